@@ -1,34 +1,34 @@
 //! Walks the plan: decides which entities are applied or checked, which are left out, and which are refreshed.
 
-mod asking;
 mod blocked;
-mod handovers;
 mod holds;
-mod outbox;
+pub mod in_order;
 
-use crate::entity::Entity;
+use crate::diff::preview::Preview;
+use crate::diff::view::View;
+use crate::discovery::inventory::Inventory;
+use crate::entities::entity::Entity;
+use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::error::{FatalError, IoError};
 use crate::generations::{Fingerprint, Values};
-use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
-use crate::interrupt::Interrupt;
-use crate::inventory::Inventory;
+use crate::host::interrupt::Interrupt;
+use crate::host::settings::Settings;
 use crate::plan::Plan;
-use crate::plugin::{Plugin, Task};
-use crate::refresh::Refreshes;
+use crate::plan::refresh::Refreshes;
+use crate::plan::select::Selected;
+use crate::plan::sent::SentValues;
+use crate::plugin::{Job, Plugin, Progress, Task};
 use crate::report::{End, Event, Remarks, Reporter, Silence};
-use crate::select::Selected;
-use crate::sent::SentValues;
-use crate::settings::Settings;
-use crate::view::View;
-use asking::Request;
 use blocked::Blocked;
-use bstr::BStr;
+use bstr::{BStr, BString};
 use holds::Hold;
 use holo_events::Tally;
-use holo_protocol::Message;
+use holo_protocol::{FilePair, Message, Sent};
+use in_order::{Ended, InOrder, Work};
 use jiff::Zoned;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+use std::{iter, mem};
 
 /// A run over the selected entities of a plan.
 pub struct Walk<'a> {
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
             End::Failed
         } else {
             // The requirement is not applied, so force does not matter.
-            let forces = std::mem::take(&mut self.forces);
+            let forces = mem::take(&mut self.forces);
             let ended = self.work(&[entity], Task::Check, &mut Silence)?;
             self.forces = forces;
             // If the plugin cannot tell, do not hold back the dependents.
@@ -285,5 +285,129 @@ impl<'a> Walk<'a> {
         };
         self.ends[entity] = Some(end);
         Ok(end)
+    }
+}
+
+/// A request to work on a set.
+struct Request<'a> {
+    task: Task,
+    /// For each entity, one that precedes it and is pending.
+    pending: Vec<Option<&'a BStr>>,
+    previews: Vec<Option<Preview>>,
+    /// The reason for which the entities are only checked, if any.
+    hold: Option<Hold>,
+}
+
+impl Walk<'_> {
+    /// Requests previews of these entities from their plugin.
+    fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
+        let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
+        let renewed = self.renew(set)?;
+        let jobs =
+            set.iter().zip(renewed).map(|(&entity, renewed)| Job { renewed, ..Job::new(self.entities[entity].id()) });
+        let jobs: Vec<Job<'_>> = jobs.collect();
+        let pairs = self.plugins[self.entities[first].plugin].preview(&jobs, self.interrupt)?;
+        let load = |(pair, job): (Option<FilePair>, &Job<'_>)| Preview::load(&pair?, job.id, self.view).ok();
+        Ok(pairs.into_iter().zip(&jobs).map(load).collect())
+    }
+
+    fn work(&mut self, set: &[EntityIndex], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, FatalError> {
+        self.work_with(set, Request { task, pending: Vec::new(), previews: Vec::new(), hold: None }, reporter)
+    }
+
+    /// Has a plugin work on its entities, some of which come after pending ones. Returns their outcomes.
+    fn work_with(
+        &mut self,
+        set: &[EntityIndex],
+        request: Request<'_>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Vec<Ended>, FatalError> {
+        let Request { task, pending, previews, hold } = request;
+        let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
+        let Some(first) = entities.first() else { return Ok(Vec::new()) };
+        let renewed = self.renew(set)?;
+        let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
+        // A set may contain hundreds of thousands of entities.
+        let (mut jobs, mut works) = (Vec::with_capacity(set.len()), Vec::with_capacity(set.len()));
+        let mut pending = pending.into_iter().chain(iter::repeat(None));
+        // Other plugins need not declare what a change provides, such as the files of a package.
+        let may_be_brought = self.pending.iter().any(|&plugin| plugin != first.plugin);
+        for ((&entity, renewed), received) in set.iter().zip(renewed).zip(&received) {
+            let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
+            let before = pending.next().flatten();
+            let (refresh, pending) = (self.refreshes.is_due(id), may_be_brought || before.is_some());
+            jobs.push(Job { id, refresh, pending, received, wanted, renewed });
+            works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id), before));
+        }
+        // An entity on hold could not be forced either.
+        let forces = self.forces || hold.is_some();
+        let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
+        let mut in_order = InOrder::new(works, task, self.view, reporter)
+            .with_force(forces)
+            .with_previews(previews)
+            .held_back(explained);
+        let mut outbox = Outbox::new(set, task == Task::Check && self.task != Task::Check);
+        let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);
+        let mut written = Ok(());
+        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
+            if let Some(values) = outbox.take(index, &progress)
+                && let Some(&entity) = entities.get(index)
+                && written.is_ok()
+            {
+                sent.take(entity.id(), entity.plugin_id(), &values.sent);
+                if self.task != Task::Check {
+                    if values.may_have_changed {
+                        refreshes.send(entity.id(), &values.sent);
+                    }
+                    // Written now, so that a kill before the other entities are finished does not lose it.
+                    written = sent.record().and_then(|()| refreshes.record());
+                }
+            }
+            in_order.take(index, progress);
+        })?;
+        written?;
+        Ok(in_order.ends())
+    }
+}
+
+/// Gathers the values of each entity until it is finished.
+struct Outbox {
+    entities: Vec<Gathered>,
+    /// Whether the entities are only checked, in which case values that depend on a change are dropped.
+    only_looks: bool,
+}
+
+#[derive(Clone, Default)]
+struct Gathered {
+    sent: Vec<Sent>,
+    is_unchanged: bool,
+}
+
+/// The values that an entity has sent.
+struct SentTogether {
+    sent: Vec<Sent>,
+    /// Whether the entity may have changed: false if its plugin reported that it is unchanged.
+    may_have_changed: bool,
+}
+
+impl Outbox {
+    fn new(set: &[EntityIndex], only_looks: bool) -> Outbox {
+        Outbox { entities: vec![Gathered::default(); set.len()], only_looks }
+    }
+
+    /// Takes a message about the entity with this index. Returns its values when it has finished successfully.
+    fn take(&mut self, index: usize, progress: &Progress<'_>) -> Option<SentTogether> {
+        let gathered = self.entities.get_mut(index)?;
+        match progress {
+            Progress::Message(Message::Send(sent)) => gathered.sent.push(sent.clone()),
+            Progress::Message(Message::NotChanged) => gathered.is_unchanged = true,
+            Progress::Failed(_) => gathered.sent.clear(),
+            Progress::Done if !gathered.sent.is_empty() && (gathered.is_unchanged || !self.only_looks) => {
+                let Gathered { sent, is_unchanged } = mem::take(gathered);
+                return Some(SentTogether { sent, may_have_changed: !is_unchanged });
+            }
+            _ => {}
+        }
+        None
     }
 }

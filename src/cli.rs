@@ -1,21 +1,15 @@
 //! The command line.
 
-mod development;
-mod earlier;
-mod entities;
-mod machine;
 mod parse;
-#[cfg(test)]
-mod tests;
-
-pub use development::{Completion, Definitions, Plugin, PluginCheck, PluginVerb, Shell, Test};
-pub use earlier::{Generations, GenerationsDiff, GenerationsVerb, History, HistoryShow, HistoryVerb, Rollback};
-pub use entities::{Adopt, Apply, Check, Diff, Graph, Health, Picture, Scan, Selectors, Watch};
-pub use machine::{Blame, Data, Doctor, Facts, Report, State, StateVerb, Why};
-pub use parse::{Arguments, options_of, parse, usage};
+pub mod time;
 
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use parse::{Arguments, options_of, parse, usage};
 
 /// The command line of `holo`.
 #[derive(Debug, Parser)]
@@ -156,3 +150,473 @@ impl Verb {
         output.json
     }
 }
+
+/// `holo definitions`
+#[derive(Debug, Args)]
+pub struct Definitions {
+    /// Decrypt the values that are encrypted in data; always on if a plugin calls this command
+    #[arg(long)]
+    pub show_secrets: bool,
+    /// The ID of the plugin
+    #[arg(value_name = "PLUGIN")]
+    pub plugin: String,
+}
+
+/// `holo test`
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Replace the expected output with the actual output
+    #[arg(long)]
+    pub bless: bool,
+    /// Number of scenarios to run concurrently [default: number of processors]
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    /// Scenario directories
+    #[arg(value_name = "DIR", required = true)]
+    pub scenarios: Vec<PathBuf>,
+}
+
+/// `holo plugin`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Plugin {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub verb: PluginVerb,
+}
+
+/// The subcommands of `holo plugin`.
+#[derive(Debug, Subcommand)]
+pub enum PluginVerb {
+    /// Test whether a plugin conforms to the interface
+    Check(PluginCheck),
+}
+
+/// `holo plugin check`
+#[derive(Debug, Args)]
+pub struct PluginCheck {
+    /// Resource directory of the plugin [default: its static one]
+    #[arg(long, value_name = "DIR")]
+    pub resources: Option<PathBuf>,
+    /// Initial contents of the root in which the plugin is tested [default: empty]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Time limit of each call: 10s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "10s")]
+    pub timeout: Duration,
+    /// The program of the plugin
+    #[arg(value_name = "PATH")]
+    pub program: PathBuf,
+}
+
+/// `holo completion`
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell to write the script for
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// The supported shells.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// `holo generations`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Generations {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The subcommand; lists all generations if omitted
+    #[command(subcommand)]
+    pub verb: Option<GenerationsVerb>,
+}
+
+/// The subcommands of `holo generations`.
+#[derive(Debug, Subcommand)]
+pub enum GenerationsVerb {
+    /// Show how the inputs of a generation differ from those of another, or from the current ones
+    Diff(GenerationsDiff),
+}
+
+/// `holo generations diff`
+#[derive(Debug, Args)]
+pub struct GenerationsDiff {
+    /// The number of the first generation
+    #[arg(value_name = "FROM")]
+    pub from: u32,
+    /// The number of the second generation [default: the current inputs]
+    #[arg(value_name = "TO")]
+    pub to: Option<u32>,
+}
+
+/// `holo rollback`
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// Only show what would be done
+    #[arg(long, conflicts_with = "release")]
+    pub dry_run: bool,
+    /// Show changes, or pending changes, as unified diffs
+    #[arg(long, conflicts_with = "release")]
+    pub diff: bool,
+    /// Overwrite manual changes, and restore deleted files
+    #[arg(short, long, conflicts_with = "release")]
+    pub force: bool,
+    /// Use the current inputs again, from the next apply on
+    #[arg(long, conflicts_with = "generation")]
+    pub release: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The number of the generation [default: the one before that in use]
+    #[arg(value_name = "GENERATION")]
+    pub generation: Option<u32>,
+}
+
+/// `holo history`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct History {
+    /// Maximum number of lines; 0 for all
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub number: usize,
+    /// Leave out earlier runs: 12h, 7d, 2026-11-22, "2026-11-22 09:14", yesterday
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub since: Option<jiff::Timestamp>,
+    /// Show only failures, refusals and interruptions
+    #[arg(long)]
+    pub failed: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The subcommand.
+    #[command(subcommand)]
+    pub verb: Option<HistoryVerb>,
+    /// Entity IDs, plugin IDs or paths; lists runs if omitted
+    // With another name it would be moved behind the options, and `show` with it.
+    #[arg(value_name = "SELECTOR")]
+    pub subjects: Vec<OsString>,
+}
+
+/// The subcommands of `holo history`.
+#[derive(Debug, Subcommand)]
+pub enum HistoryVerb {
+    /// Show the details of a run
+    Show(HistoryShow),
+}
+
+/// `holo history show`
+#[derive(Debug, Args)]
+pub struct HistoryShow {
+    /// Show the differences that it made
+    #[arg(long)]
+    pub diff: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The run, as a unique prefix of its ID [default: the last one]
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
+/// `holo apply`
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Overwrite manual changes, and restore deleted files
+    #[arg(short, long)]
+    pub force: bool,
+    /// Only show what would be done, like `check`
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Show changes, or pending changes, as unified diffs
+    #[arg(long)]
+    pub diff: bool,
+    /// Read everything again, including files that are known to be unchanged
+    #[arg(long)]
+    pub verify: bool,
+    /// Number of entities of a plugin to apply concurrently [default: number of processors]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
+    /// End the run after this time, as if by a signal: 90s, 1m30s, 1h
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
+    pub timeout: Option<Duration>,
+    /// Stop at the first entity that fails or is refused; applies entities one at a time
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Exit with 0 even if entities fail or are refused, like version 3
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities to apply
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Show pending changes as unified diffs
+    #[arg(long)]
+    pub diff: bool,
+    /// Number of entities of a plugin to check concurrently [default: number of processors]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities to check
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo health`
+#[derive(Debug, Args)]
+pub struct Health {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities whose checks are run
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo watch`
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Repair entities that have drifted
+    #[arg(long)]
+    pub apply: bool,
+    /// Also overwrite manual changes, and restore deleted files
+    #[arg(short, long, requires = "apply")]
+    pub force: bool,
+    /// Quiet period that must pass after an event before entities are checked
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "200ms")]
+    pub settle: Duration,
+    /// Exit after the first event has been handled
+    #[arg(long)]
+    pub once: bool,
+    /// Exit when nothing has changed for this time: 90s, 1m30s, 1h
+    #[arg(long = "for", value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
+    pub converged: Option<Duration>,
+    /// Number of entities of a plugin to check or apply concurrently [default: number of processors]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities to watch
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo diff`
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// Show what an apply would change instead
+    #[arg(long)]
+    pub pending: bool,
+    /// Exit with 0 even if entities fail or definitions are invalid, like version 3
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities to diff
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo adopt`
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// Adopt all manual changes that plugins find and no resource file describes
+    #[arg(long, conflicts_with = "selectors", required_unless_present = "selectors")]
+    pub all: bool,
+    /// Only show what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Open an editor for lines with conflicting changes
+    #[arg(long)]
+    pub edit: bool,
+    /// Write a description of a package for holo-build, and no resource files
+    #[arg(long, value_name = "NAME", requires = "description", conflicts_with = "dry_run", value_parser = package_name)]
+    pub package: Option<String>,
+    /// The file for the description of the package
+    #[arg(long = "output", value_name = "FILE", requires = "package")]
+    pub description: Option<PathBuf>,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// Paths and entity IDs
+    #[arg(value_name = "SELECTOR")]
+    pub selectors: Vec<OsString>,
+}
+
+/// Parses the name of a package, which becomes part of paths. The rules of its format are checked by holo-build.
+fn package_name(text: &str) -> Result<String, &'static str> {
+    let is_safe = |letter: char| letter.is_ascii_alphanumeric() || "@._+-".contains(letter);
+    let is_name = text.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && text.chars().all(is_safe);
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("expected letters, digits and @ . _ + -, beginning with a letter or digit")
+    }
+}
+
+/// `holo scan`
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// Exit with 0 even if definitions are invalid, like version 3
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// Show only entity IDs
+    #[arg(short, long, conflicts_with_all = ["porcelain", "json"])]
+    pub short: bool,
+    /// Show reports in the format of plugins, for scripts
+    #[arg(short, long, conflicts_with = "json")]
+    pub porcelain: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The selected entities
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo graph`
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// The language of the graph
+    #[arg(long, value_enum, default_value = "dot")]
+    pub format: Picture,
+    /// Exit with 0 even if definitions are invalid
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// The selected entities
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// The languages of graphs.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Picture {
+    /// For Graphviz
+    Dot,
+    /// A Mermaid flowchart
+    Mermaid,
+    /// A self-contained picture
+    Svg,
+}
+
+/// `holo selectors`
+#[derive(Debug, Args)]
+pub struct Selectors {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// List only selectors with this prefix
+    #[arg(long)]
+    pub prefix: Option<OsString>,
+}
+
+/// `holo doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `holo report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The file to write the page to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `holo state`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct State {
+    /// The subcommand [default: show]
+    #[command(subcommand)]
+    pub verb: Option<StateVerb>,
+}
+
+/// The subcommands of `holo state`.
+#[derive(Debug, Subcommand)]
+pub enum StateVerb {
+    /// Count the rows of each table
+    Show,
+    /// Verify the integrity of the database
+    Check,
+    /// Write every row as JSON Lines
+    Export,
+    /// Read an export into an empty database
+    Import {
+        /// The file to read; - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Replace a damaged database with the rows that can be read
+    Repair,
+}
+
+/// `holo facts`
+#[derive(Debug, Args)]
+pub struct Facts {
+    /// Write a single JSON value
+    #[arg(long)]
+    pub json: bool,
+    /// The value to show, such as `os.id`; everything if omitted
+    #[arg(value_name = "QUERY")]
+    pub query: Option<String>,
+}
+
+/// `holo data`
+#[derive(Debug, Args)]
+pub struct Data {
+    /// Show which files the values come from
+    #[arg(long)]
+    pub explain: bool,
+    /// Write a single JSON value
+    #[arg(long)]
+    pub json: bool,
+    /// The value to show, such as `web.port`; everything if omitted
+    #[arg(value_name = "KEY")]
+    pub key: Option<String>,
+}
+
+/// `holo why`
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// A path, an entity ID, or the part of an ID after the colon
+    #[arg(value_name = "SELECTOR", required = true)]
+    pub subject: OsString,
+}
+
+/// `holo blame`
+#[derive(Debug, Args)]
+pub struct Blame {
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The path of a file, or the ID of its entity
+    #[arg(value_name = "SELECTOR", required = true)]
+    pub subject: OsString,
+}
+
+#[cfg(test)]
+mod tests;

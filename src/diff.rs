@@ -2,11 +2,13 @@
 
 mod format;
 mod load;
+pub mod preview;
+pub mod view;
+
+use bstr::BString;
 
 pub use format::{render, render_prefixed, render_texts};
 pub use load::{LoadError, load};
-
-use bstr::BString;
 
 /// The content of one side of a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]

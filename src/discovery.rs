@@ -1,31 +1,33 @@
 //! Discovery, the first phase of every command: from the configuration to the plan of all entities.
 
-use crate::cache::{self, CacheDirectory};
-use crate::concurrently::{Heard, concurrently};
-use crate::config::{self, ConfigError, PluginLine};
-use crate::declarations::Declarations;
-use crate::descriptors;
-use crate::entity::Entity;
+pub mod concurrently;
+pub mod failures;
+pub mod generators;
+pub mod inventory;
+pub mod limited;
+pub mod scan;
+
+use crate::entities::entity::Entity;
+use crate::entities::node::{Node, PerEntity, PluginIndex, Table};
+use crate::entities::resources::Resources;
 use crate::error::{FatalError, IoError};
-use crate::failures::{Failed, Failures, Tolerance};
 use crate::generations;
-use crate::generators;
-use crate::index::{PerEntity, PluginIndex, Table};
-use crate::interrupt::Interrupt;
-use crate::inventory::{Inventory, Purpose};
-use crate::limited::{self, Interest};
-use crate::node::Node;
-use crate::plan::Plan;
+use crate::host::cache::{self, CacheDirectory};
+use crate::host::config::{self, ConfigError, PluginLine};
+use crate::host::interrupt::Interrupt;
+use crate::host::root::normalise;
+use crate::host::settings::Settings;
+use crate::plan::declarations::Declarations;
+use crate::plan::{Plan, references, sent};
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
-use crate::references;
 use crate::report::{Provisional, Remark, Remarks, Reporter};
-use crate::resources::Resources;
-use crate::root::normalise;
-use crate::scan::{self, Scanned};
-use crate::sent;
-use crate::settings::Settings;
+use concurrently::{Heard, concurrently};
+use failures::{Failed, Failures, Tolerance};
 use holo_state::Database;
+use inventory::{Inventory, Purpose};
+use limited::Interest;
+use scan::Scanned;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
@@ -144,7 +146,7 @@ impl<'a> Discovery<'a> {
             .map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
-        let at_once = descriptors::make_room(asked_for);
+        let at_once = concurrently::make_room(asked_for);
         let handshakes = self.shake_hands(lines, at_once)?;
         self.check_resource_directories(&handshakes)?;
         // The directories exist before the generators run, which use them too, and stay if a generator fails.

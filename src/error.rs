@@ -1,11 +1,11 @@
 //! The errors that end a run early. The exit code of each kind is defined here and nowhere else.
 
-use crate::exit;
+pub mod exit;
+
 use holo_protocol::words::reason;
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// An error that ends the run.
 #[derive(Debug, thiserror::Error)]

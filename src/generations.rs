@@ -16,11 +16,9 @@
 //! detects whether inputs have changed since a run began to read them.
 
 mod checkout;
-mod digest;
 mod fingerprint;
 mod generation;
 mod inputs;
-mod keeper;
 mod pack;
 mod pin;
 mod recording;
@@ -31,14 +29,15 @@ mod values;
 mod version;
 
 pub use checkout::restore_generated;
-pub use digest::Digest;
 pub use fingerprint::{Extent, Fingerprint};
 pub use generation::{Counts, Difference, Generation, How, differences};
-pub use keeper::{Keeper, Observer};
 pub use pack::PackError;
 pub use pin::{Pin, PinError, tidy};
+pub use recording::Keeper;
+pub use recording::Observer;
 pub use recording::{Reading, Recorded, RecordingError, Request, read};
 pub use store::{GenerationError, Listed, Store};
+pub use tree::Digest;
 pub use tree::{Access, Inputs, Node};
 pub use values::{Values, write_kept};
 pub use version::Version;

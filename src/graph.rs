@@ -1,17 +1,16 @@
 //! Draws a plan: the selected entities and the edges between them. Edges point from the entity that goes first to the
 //! one that waits for it.
 
-use crate::index::{PerEntity, Table, define_index};
-use crate::node::Node;
-use crate::plan::{EdgeKind, Plan};
-use crate::select::Selected;
-use bstr::ByteSlice;
-use std::collections::BTreeMap;
-
 mod dot;
 mod layout;
 mod mermaid;
 mod svg;
+
+use crate::entities::node::{Node, PerEntity, Table, define_index};
+use crate::plan::select::Selected;
+use crate::plan::{EdgeKind, Plan};
+use bstr::ByteSlice;
+use std::collections::BTreeMap;
 
 /// Renders the plan of the selected entities in the DOT language of Graphviz.
 #[must_use]

@@ -11,8 +11,7 @@ mod process;
 mod reader;
 mod record;
 mod recorder;
-#[cfg(test)]
-mod tests;
+pub mod retention;
 mod words;
 mod writer;
 
@@ -21,3 +20,6 @@ pub use reader::{History, Run, RunState, Runs};
 pub use record::{Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, RefusalRecord, RunResult, VERSION, Who};
 pub use recorder::Recorder;
 pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;

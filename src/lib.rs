@@ -6,61 +6,27 @@
 //!
 //! ```text
 //! arguments → configuration → plugins → resources → entities → plan → selection → work → events → output
-//!   cli.rs      config.rs     plugin/   generators.rs  scan.rs   plan.rs  select.rs  apply.rs     report/
-//!                                       resources.rs
-//!               └──────────────── discovery.rs ────────────────┘└────── commands/ ──────┘
+//!     cli     └────────────────── discovery ─────────────────┘ └───── plan ─────┘ apply      report
 //! ```
 
 pub mod apply;
-mod assets;
-pub mod cache;
 pub mod cli;
 mod commands;
-pub mod concurrently;
-pub mod config;
-pub mod declarations;
-mod descriptors;
 pub mod diff;
 pub mod discovery;
-pub mod entity;
+pub mod entities;
 pub mod error;
-pub mod exit;
-pub mod failures;
-pub mod finding;
 pub mod generations;
-pub mod generators;
 pub mod graph;
 pub mod history;
-pub mod in_order;
-pub mod index;
-pub mod interrupt;
-pub mod inventory;
-pub mod limited;
-pub mod lock;
-mod memory;
-pub mod node;
-pub mod ownership;
+pub mod host;
 pub mod plan;
 pub mod plugin;
-pub mod preview;
-pub mod references;
-pub mod refresh;
 pub mod report;
-pub mod resources;
-pub mod retention;
-pub mod root;
-pub mod run_id;
-pub mod scan;
-pub mod select;
-pub mod sent;
-pub mod settings;
-pub mod subject;
-pub mod time;
-pub mod view;
 
 use cli::Arguments;
+use host::settings::Settings;
 use report::{Event, Remarks, Report, Reporter};
-use settings::Settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -74,12 +40,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), &mut report),
         Arguments::Help(text) => {
             report.event(Event::Text(text.as_bytes()));
-            exit::DONE
+            error::exit::DONE
         }
         Arguments::Unusable { text, hint } => {
             report.event(Event::Usage(&text));
             hint.iter().for_each(|hint| report.advise(hint));
-            exit::USAGE
+            error::exit::USAGE
         }
     };
     ExitCode::from(report.finish(code))

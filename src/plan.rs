@@ -17,25 +17,26 @@
 //! such edges are dropped. So the order has three layers without cycles between them: the other orphans, the living
 //! entities, and the late orphans.
 
-mod cycle;
+pub(crate) mod assets;
+pub mod declarations;
 mod edges;
+pub mod ownership;
+pub mod references;
+pub mod refresh;
+pub mod select;
+pub mod sent;
 mod sort;
-#[cfg(test)]
-mod tests;
-mod waits;
-
-pub use cycle::{CycleError, Member};
-
-use crate::assets::Groups;
-use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
-use crate::node::Node;
-use crate::ownership::{self, Conflict, Ownership, Succession};
-use crate::select::Selected;
+use crate::entities::node::{EntityIndex, Node, PerEntity, PluginIndex, Table};
+use assets::Groups;
 use bstr::{BStr, BString};
-use edges::Declared;
+use edges::{Declared, Waits};
 use holo_protocol::{Asset, Receipt};
+use ownership::{Conflict, Ownership, Succession};
+use select::Selected;
 use std::collections::HashMap;
-use waits::Waits;
+
+pub use sort::CycleError;
+pub use sort::Member;
 
 /// The order of all entities, and the edges that determine it.
 #[derive(Clone, Debug)]
@@ -322,3 +323,6 @@ impl EdgeKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,23 +7,25 @@ mod identity;
 pub mod process;
 mod processes;
 mod session;
-mod task;
-
-pub use adoption::{Adopted, Adoption};
-pub use error::{OperationError, PluginError, check_status};
-use identity::Identity;
-pub use identity::{Directories, RunOptions};
-use process::StartError;
-pub use task::{Failure, Job, Progress, Task};
 
 use crate::error::FatalError;
-use crate::interrupt::Interrupt;
+use crate::host::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::{Operation, Stream};
 use holo_protocol::{API_VERSION_4, Candidate, FilePair, ScanLimit, Span};
+use identity::Identity;
+use process::StartError;
 use std::path::Path;
+
+pub use adoption::{Adopted, Adoption};
+pub use error::{OperationError, PluginError, check_status};
+pub use identity::{Directories, RunOptions};
+pub use process::Failure;
+pub use process::Job;
+pub use process::Progress;
+pub use process::Task;
 
 /// A plugin that answered the handshake.
 #[derive(Debug)]

@@ -4,28 +4,25 @@
 //! which passes each event to its consumers: for people `Paragraphs`, in the words of version 3, and `Status`, the
 //! status line of a terminal; for programs `Json`. Only they access the standard streams of the process.
 
-mod bar;
 mod console;
 mod event;
-mod findings;
 mod hints;
 mod json;
-mod json_state;
 mod noticed;
 mod paragraphs;
 mod remark;
 mod status;
 pub mod table;
 
-pub use console::output_pipe;
-pub use event::{Adopted, BlamedLine, End, Event, Form, Noticed};
-pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
-
-use crate::exit;
+use crate::error::exit;
 use console::Console;
 use json::Json;
 use paragraphs::{Paragraphs, Reader};
 use status::Status;
+
+pub use console::output_pipe;
+pub use event::{Adopted, BlamedLine, End, Event, Finding, Form, Noticed};
+pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 /// A consumer of events.
 pub trait Reporter {

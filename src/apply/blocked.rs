@@ -1,8 +1,8 @@
 //! The reasons for which an entity is not worked on.
 
 use super::Walk;
+use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
-use crate::index::EntityIndex;
 use crate::plan::{Reception, Requirement};
 use crate::plugin::Task;
 use crate::report::End;

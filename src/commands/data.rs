@@ -2,8 +2,7 @@
 
 use super::{Context, values};
 use crate::cli::Data;
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
 use crate::report::{Event, Severity};
 use holo_facts::{Origin, Standing, key};
 use serde_json::{Map, Value, json};

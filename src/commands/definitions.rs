@@ -2,10 +2,9 @@
 
 use super::{Context, values};
 use crate::cli::Definitions;
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
+use crate::host::settings::Settings;
 use crate::report::{Event, Severity};
-use crate::settings::Settings;
 use holo_definitions::{DefinitionError, Finding, ReceivedFile, ResourceDirs, UntypedDefinition};
 use std::path::{Path, PathBuf};
 

@@ -1,18 +1,17 @@
 //! `holo diff`
 
-mod pending;
-
 use super::Context;
+use super::check::{self, Preview};
 use crate::cli::Diff;
+use crate::diff::view::View;
 use crate::discovery::discover;
+use crate::discovery::inventory::Purpose;
 use crate::error::FatalError;
-use crate::inventory::Purpose;
 use crate::plugin::OperationError;
-use crate::report::{Event, Remarks};
-use crate::view::View;
+use crate::report::{Event, Remarks, Reporter};
 
 pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
-    if arguments.pending { pending::run(arguments, context) } else { changed(arguments, context) }
+    if arguments.pending { show_pending(arguments, context) } else { changed(arguments, context) }
 }
 
 /// Shows manual changes.
@@ -52,4 +51,34 @@ fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError
         reporter.event(Event::About(None));
     }
     Ok(super::exit_code(failed, arguments.exit_zero, settings))
+}
+
+fn show_pending(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = context;
+    let preview = Preview { differences: true, ..Preview::default() };
+    let tally = check::walk(settings, interrupt, &mut Differences(*reporter), &arguments.selection, preview)?;
+    Ok(super::exit_code(tally.has_failed(), arguments.exit_zero, settings))
+}
+
+/// Forwards differences and errors.
+struct Differences<'a>(&'a mut dyn Reporter);
+
+impl Reporter for Differences<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Begin(entity) => self.0.event(Event::About(Some(entity))),
+            Event::Preview { difference, .. } => self.0.event(Event::Preview { difference, is_alone: true }),
+            Event::Failed(Some(reason)) => self.0.error(reason),
+            Event::End(..) => {
+                self.0.end_paragraph();
+                self.0.event(Event::About(None));
+            }
+            Event::Remark(_) | Event::About(_) | Event::Conflict(..) | Event::UnknownSelector(_) => self.0.event(event),
+            _ => {}
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.0.is_read()
+    }
 }

@@ -1,31 +1,26 @@
 //! `holo doctor`: finds problems with the machine or its configuration, and suggests remedies. Changes no files.
 
-mod clock;
-mod configuration;
-mod conflicts;
-mod definitions;
-mod interrupted;
-mod lock;
-mod permissions;
+mod entities;
 mod plugins;
-mod plugins_own;
-mod refreshes;
-mod resources;
-mod scene;
-mod state;
+mod system;
 
 use super::Context;
 use crate::cli::Doctor;
-use crate::error::FatalError;
-use crate::exit;
-use crate::finding::Finding;
-use crate::interrupt::Interrupt;
-use crate::report::Event;
+use crate::discovery::discover_what_answers;
+use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::limited::Interest;
+use crate::error::{FatalError, exit};
+use crate::host::config::{self, ConfigError, Configuration};
+use crate::host::interrupt::Interrupt;
+use crate::host::root::Root;
+use crate::host::settings::Settings;
+use crate::report::Finding;
+use crate::report::{Event, Remark, Reporter};
 use holo_protocol::Level;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-pub(super) use scene::Scene;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::SystemTime;
 
 /// A check of one aspect of the machine.
@@ -42,17 +37,17 @@ struct Check {
 
 /// All checks, in the order in which a user should look at them.
 const CHECKS: [Check; 11] = [
-    configuration::CHECK,
+    entities::CONFIGURATION,
     plugins::CHECK,
-    definitions::CHECK,
-    conflicts::CHECK,
-    resources::CHECK,
-    lock::CHECK,
-    refreshes::CHECK,
-    interrupted::CHECK,
-    state::CHECK,
-    permissions::CHECK,
-    clock::CHECK,
+    entities::DEFINITIONS,
+    entities::CONFLICTS,
+    entities::RESOURCES,
+    system::LOCK,
+    entities::REFRESHES,
+    system::INTERRUPTED,
+    system::STATE,
+    system::PERMISSIONS,
+    system::CLOCK,
 ];
 
 /// The remedy for files that only root may read.
@@ -117,8 +112,59 @@ pub(super) fn examine(scene: &mut Scene<'_>, interrupt: &Interrupt) -> Result<Ve
             found.push(Finding::new(name, Level::Ok, fine, ""));
         }
     }
-    plugins_own::ask(scene, interrupt, &mut found)?;
+    plugins::ask(scene, interrupt, &mut found)?;
     Ok(found)
+}
+
+/// The state of the machine that the checks examine: the root, its configuration, and the result of discovery.
+pub(super) struct Scene<'a> {
+    root: &'a Root,
+    temporary_directory: &'a Path,
+    configuration: Result<Configuration, ConfigError>,
+    /// The remarks made during discovery.
+    remarks: Vec<Remark<'static>>,
+    /// The plugins that answered, and their entities; `None` if discovery failed.
+    pub(super) inventory: Option<Inventory>,
+}
+
+impl<'a> Scene<'a> {
+    /// Reads the configuration, and scans the plugins.
+    ///
+    /// # Errors
+    /// If the run must end.
+    pub(super) fn take(settings: &'a Settings, interrupt: &Interrupt) -> Result<Scene<'a>, FatalError> {
+        let configuration = config::read(&settings.root);
+        let mut heard = Heard::default();
+        let inventory = if configuration.is_ok() {
+            let everything = Interest::Selectors(&[]);
+            // Hints contain the remedies.
+            let settings = Settings { gives_hints: true, ..settings.clone() };
+            match discover_what_answers(&settings, Purpose::Check, everything, interrupt, &mut heard) {
+                Ok(inventory) => Some(inventory),
+                Err(fatal @ (FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. })) => return Err(fatal),
+                Err(fatal) => {
+                    heard.0.extend(fatal.message().map(|message| Remark::error(&message).into_owned()));
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        let temporary_directory = &settings.temporary_directory;
+        Ok(Scene { root: &settings.root, temporary_directory, configuration, remarks: heard.0, inventory })
+    }
+}
+
+/// Collects remarks.
+#[derive(Default)]
+struct Heard(Vec<Remark<'static>>);
+
+impl Reporter for Heard {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Remark(remark) = event {
+            self.0.push(remark.into_owned());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use super::{Context, values};
 use crate::cli::Facts;
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
 use crate::report::{Event, Severity};
 use holo_facts::key;
 

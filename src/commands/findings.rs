@@ -1,6 +1,6 @@
 //! Collects the results of a check or an apply.
 
-use crate::entity::Source;
+use crate::entities::entity::Source;
 use crate::report::{End, Event, RemarkKind, Reporter, Severity};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Message;

@@ -4,8 +4,7 @@ mod diff;
 
 use super::Context;
 use crate::cli::{Generations, GenerationsVerb};
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
 use crate::generations::{Counts, Difference, Generation, How, Pin, Store};
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks};

@@ -2,11 +2,11 @@
 
 use super::Context;
 use crate::cli::{Graph, Picture};
-use crate::declarations::Declarations;
 use crate::discovery::discover;
+use crate::discovery::inventory::Purpose;
 use crate::error::FatalError;
 use crate::graph;
-use crate::inventory::Purpose;
+use crate::plan::declarations::Declarations;
 use crate::report::Event;
 
 pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, FatalError> {

@@ -2,17 +2,16 @@
 
 use super::Context;
 use crate::cli::Health as Arguments;
-use crate::concurrently::{Heard, concurrently};
+use crate::discovery::concurrently::{Heard, concurrently};
 use crate::discovery::discover;
-use crate::error::FatalError;
-use crate::exit;
-use crate::index::EntityIndex;
-use crate::inventory::{Inventory, Purpose};
+use crate::discovery::inventory::{Inventory, Purpose};
+use crate::entities::node::EntityIndex;
+use crate::error::{FatalError, exit};
 use crate::plan::Requirement;
+use crate::plan::select::Selected;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks, Reporter};
-use crate::select::Selected;
 use bstr::{BStr, BString, ByteSlice};
 use holo_events::Line;
 use holo_protocol::{Health, HealthState};

@@ -2,18 +2,17 @@
 
 mod lines;
 mod show;
-mod subject;
 
 use super::Context;
 use crate::cli::{History as Arguments, HistoryVerb};
-use crate::error::FatalError;
-use crate::exit;
-use crate::history::{EntityRecord, History, Run, RunState};
+use crate::entities::subject::Subject;
+use crate::error::{FatalError, exit};
+use crate::history::{EntityRecord, History, Run, RunState, Runs};
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks, Reporter, Severity};
-use crate::subject::Subject;
+use bstr::{BString, ByteSlice};
 use holo_events::Line;
-pub(super) use subject::{Sought, records, runs};
+use holo_protocol::Edges;
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
@@ -48,7 +47,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
 }
 
 /// Opens the records of a root.
-pub(super) fn open(settings: &crate::settings::Settings, reporter: &mut dyn Reporter) -> Result<History, FatalError> {
+pub(super) fn open(
+    settings: &crate::host::settings::Settings,
+    reporter: &mut dyn Reporter,
+) -> Result<History, FatalError> {
     History::open(&settings.root).map_err(|error| {
         let is_denied = error.is_denied();
         reporter.error(error.to_string());
@@ -104,4 +106,43 @@ fn show_records(records: &[EntityRecord], reporter: &mut dyn Reporter) {
     records
         .iter()
         .for_each(|record| reporter.event(Event::Line(&Line::Record(Box::new(lines::record(record, false))))));
+}
+
+/// The subject of a search in the records.
+pub(super) struct Sought {
+    subject: Subject,
+    /// The longest part of its name that appears unescaped in JSON.
+    needle: BString,
+}
+
+impl Sought {
+    pub(super) fn new(subject: Subject) -> Sought {
+        // JSON may escape other characters.
+        let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let given = &subject.given;
+        let name = given.rsplit_once_str("/").map_or(&given[..], |(_, name)| name);
+        let plain = name.split(|byte| !is_plain(byte)).max_by_key(|part| part.len()).unwrap_or_default();
+        Sought { needle: plain.into(), subject }
+    }
+
+    /// Returns true if a record matches.
+    fn is_of(&self, record: &EntityRecord) -> bool {
+        let is_diff_of = |name: &BString| name.strip_prefix(b"b").is_some_and(|path| path == self.subject.path);
+        self.subject.is_of(record.id.as_bstr(), &Edges::NONE)
+            || record.plugin.as_bytes() == self.subject.given
+            || record.diffs.iter().any(|diff| is_diff_of(&diff.to.0))
+    }
+}
+
+/// Returns the runs that may have records about one of the subjects, newest first.
+pub(super) fn runs<'a>(history: &'a History, sought: &[Sought]) -> Runs<'a> {
+    history.runs_with(sought.iter().map(|sought| sought.needle.clone()))
+}
+
+/// Returns a run's records about any of the subjects, last one first.
+pub(super) fn records(run: &Run, sought: &[Sought]) -> Vec<EntityRecord> {
+    let is_wanted = |record: &EntityRecord| sought.iter().any(|sought| sought.is_of(record));
+    let mut records: Vec<EntityRecord> = run.entities().filter(is_wanted).collect();
+    records.reverse();
+    records
 }

@@ -2,13 +2,13 @@
 
 use super::use_pinned;
 use crate::discovery::discover;
+use crate::discovery::inventory::{Inventory, Purpose};
 use crate::error::FatalError;
 use crate::generations::{Extent, Fingerprint, Pin};
-use crate::interrupt::Interrupt;
-use crate::inventory::{Inventory, Purpose};
+use crate::host::interrupt::Interrupt;
+use crate::host::settings::Settings;
+use crate::plan::select::Selected;
 use crate::report::{Remarks, Reporter, Silence};
-use crate::select::Selected;
-use crate::settings::Settings;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;

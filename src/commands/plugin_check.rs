@@ -1,7 +1,6 @@
 //! `holo plugin check`: tests in a temporary root whether a plugin conforms to the interface.
 
 mod described;
-mod doctor;
 mod finding;
 mod harness;
 mod heard;
@@ -10,18 +9,16 @@ mod judgement;
 mod limited;
 mod messages;
 mod operations;
-mod replaced;
 mod report;
 mod scratch;
 mod session;
 
 use super::Context;
-use crate::cache::CacheDirectory;
 use crate::cli::PluginCheck;
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
+use crate::host::cache::CacheDirectory;
+use crate::host::settings::Settings;
 use crate::report::{Event, Remarks};
-use crate::settings::Settings;
 use finding::{Findings, Rule, Severity};
 use harness::Harness;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};

@@ -2,8 +2,6 @@
 
 mod budget;
 mod collect;
-#[cfg(test)]
-mod contrast;
 mod diffs;
 mod page;
 mod runs;
@@ -13,19 +11,18 @@ use super::Context;
 use super::doctor::{self, Scene};
 use crate::apply::Walk;
 use crate::cli::Report;
-use crate::declarations::Declarations;
-use crate::error::{FatalError, IoError};
-use crate::exit;
-use crate::finding::Finding;
+use crate::discovery::inventory::Inventory;
+use crate::error::{FatalError, IoError, exit};
 use crate::graph;
-use crate::interrupt::Interrupt;
-use crate::inventory::Inventory;
+use crate::host::interrupt::Interrupt;
+use crate::host::settings::Settings;
+use crate::plan::declarations::Declarations;
+use crate::plan::refresh::Refreshes;
+use crate::plan::select::Selected;
+use crate::plan::sent::SentValues;
 use crate::plugin::Task;
-use crate::refresh::Refreshes;
 use crate::report::Event;
-use crate::select::Selected;
-use crate::sent::SentValues;
-use crate::settings::Settings;
+use crate::report::Finding;
 use collect::Collected;
 use holo_state::Database;
 use page::{Page, Plan};
@@ -121,3 +118,6 @@ impl From<TemplateError> for FatalError {
         FatalError::could_not_run(error)
     }
 }
+
+#[cfg(test)]
+mod contrast;

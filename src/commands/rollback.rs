@@ -1,12 +1,11 @@
 //! `holo rollback`
 
 use super::{Context, apply};
-use crate::cache::CacheDirectory;
 use crate::cli::{Apply, Output, Rollback, Selection};
-use crate::error::FatalError;
-use crate::exit;
+use crate::error::{FatalError, exit};
 use crate::generations::{Generation, Pin, Store};
-use crate::lock;
+use crate::host::cache::CacheDirectory;
+use crate::host::lock;
 use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Reporter, Severity};
 use bstr::ByteSlice;

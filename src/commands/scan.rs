@@ -3,8 +3,8 @@
 use super::Context;
 use crate::cli::Scan;
 use crate::discovery::discover;
+use crate::discovery::inventory::Purpose;
 use crate::error::FatalError;
-use crate::inventory::Purpose;
 use crate::report::{Event, Form};
 
 pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, FatalError> {

@@ -3,12 +3,11 @@
 use super::Context;
 use crate::cli::Selectors;
 use crate::discovery::discover_what_answers;
-use crate::error::FatalError;
-use crate::exit;
-use crate::inventory::Purpose;
-use crate::limited::Interest;
+use crate::discovery::inventory::Purpose;
+use crate::discovery::limited::Interest;
+use crate::error::{FatalError, exit};
+use crate::plan::select;
 use crate::report::Event;
-use crate::select;
 use bstr::{BString, ByteSlice};
 use std::os::unix::ffi::OsStringExt;
 

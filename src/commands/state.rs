@@ -2,8 +2,7 @@
 
 use super::{Context, apply};
 use crate::cli::{State, StateVerb};
-use crate::error::{FatalError, IoError};
-use crate::exit;
+use crate::error::{FatalError, IoError, exit};
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Reporter, Severity};
 use holo_state::{Database, Repaired};

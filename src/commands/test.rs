@@ -2,9 +2,8 @@
 
 use crate::cli::Test;
 use crate::diff;
-use crate::error::FatalError;
-use crate::exit;
-use crate::interrupt::Interrupt;
+use crate::error::{FatalError, exit};
+use crate::host::interrupt::Interrupt;
 use crate::report::{Event, Remarks, Reporter};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;

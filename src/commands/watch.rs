@@ -4,46 +4,42 @@
 //! concerns and, with `--apply`, an `apply` of those that have drifted.
 
 mod definitions;
-mod fights;
 mod known;
 mod paths;
 mod queue;
 mod repairs;
 mod sources;
-mod timers;
 mod writers;
 
 use super::findings::{Finding, Findings};
 use super::inputs::Inputs;
 use super::{Context, check};
 use crate::apply::Walk;
-use crate::cache::CacheDirectory;
 use crate::cli::{Selection, Watch};
-use crate::error::FatalError;
-use crate::exit;
-use crate::index::EntityIndex;
-use crate::interrupt::Interrupt;
-use crate::inventory::{Inventory, Purpose};
+use crate::discovery::inventory::{Inventory, Purpose};
+use crate::entities::node::EntityIndex;
+use crate::error::{FatalError, exit};
+use crate::host::cache::CacheDirectory;
+use crate::host::interrupt::Interrupt;
+use crate::host::settings::Settings;
+use crate::plan::refresh::Refreshes;
+use crate::plan::sent::SentValues;
 use crate::plugin::Task;
-use crate::refresh::Refreshes;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
-use crate::sent::SentValues;
-use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use definitions::Definitions;
-use fights::Fights;
 use holo_state::Database;
 use jiff::Zoned;
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
-use queue::{Queue, Woken};
+use queue::{Queue, Timers, Woken};
+use repairs::Fights;
 use signal_hook::consts::SIGPIPE;
 use sources::Sources;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use timers::Timers;
 
 /// The time after which a failed operation is retried, for example because a plugin was just being replaced.
 const TRY_AGAIN: Duration = Duration::from_secs(10);

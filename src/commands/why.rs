@@ -1,35 +1,31 @@
 //! `holo why`
 
 mod answer;
-mod data;
-mod neighbours;
 mod shown;
 
 use super::Context;
 use super::history::{Sought, records, runs};
 use crate::cli::Why;
+use crate::diff::view::View;
 use crate::discovery::discover_what_answers;
-use crate::entity::Entity;
-use crate::error::FatalError;
-use crate::exit;
+use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::limited::Interest;
+use crate::entities::entity::Entity;
+use crate::entities::node::EntityIndex;
+use crate::entities::subject::Subject;
+use crate::error::{FatalError, exit};
 use crate::history::{EntityRecord, History, RunResult};
-use crate::index::EntityIndex;
-use crate::interrupt::Interrupt;
-use crate::inventory::{Inventory, Purpose};
-use crate::limited::Interest;
+use crate::host::interrupt::Interrupt;
+use crate::host::root::Root;
+use crate::host::settings::Settings;
 use crate::plugin::OperationError;
 use crate::report::table::Description;
 use crate::report::{Event, Reporter, Severity};
-use crate::root::Root;
-use crate::settings::Settings;
-use crate::subject::Subject;
-use crate::view::View;
-use answer::{Answer, Edit, Packaged};
+use answer::{Answer, Edit, Neighbours, Packaged};
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
 use holo_protocol::FilePair;
 use holo_system::System;
-use neighbours::Neighbours;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -53,7 +49,7 @@ pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, Fata
         if let Some(inventory) = &mut inventory {
             answer.edited = edited(*index, answer.path.as_deref(), inventory, settings, interrupt)?;
         }
-        answer.data = data::read_by(answer, settings, *reporter);
+        answer.data = answer::read_by(answer, settings, *reporter);
         answer.last_change = last_change(answer, &settings.root, *reporter);
     }
     for answer in &answers {

@@ -1,14 +1,13 @@
 //! Writes the inputs of a generation to a directory.
 
-use super::digest::Digest;
 use super::generation::Generation;
 use super::inputs::GENERATED;
 use super::store::{GenerationError, Store};
-use super::tree::{Access, Node};
-use crate::config;
+use super::tree::{Access, Digest, Node};
+use crate::entities::resources::Generated;
 use crate::error::IoError;
-use crate::resources::Generated;
-use crate::root::Root;
+use crate::host::config;
+use crate::host::root::Root;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};

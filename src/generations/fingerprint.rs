@@ -9,7 +9,7 @@
 //! Files elsewhere that definitions name are not covered.
 
 use super::inputs::FOLLOWED;
-use crate::root::Root;
+use crate::host::root::Root;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};

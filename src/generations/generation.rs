@@ -1,7 +1,6 @@
 //! The metadata of a generation.
 
-use super::digest::Digest;
-use super::tree::{Inputs, Node};
+use super::tree::{Digest, Inputs, Node};
 use holo_protocol::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

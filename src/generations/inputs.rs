@@ -1,8 +1,8 @@
 //! Finds the current inputs, the files that define the desired state of the machine.
 
 use super::tree::Access;
-use crate::resources::Generated;
-use crate::root::Root;
+use crate::entities::resources::Generated;
+use crate::host::root::Root;
 use holo_change::{Kind, Stamp};
 use rustix::io::Errno;
 use std::io;

@@ -4,8 +4,8 @@
 //! generation with the digests and lengths of the objects. A trailer of fixed length contains the offsets of the second
 //! and third frame, and the digest of the third.
 
-use super::digest::{Digest, Hasher};
 use super::generation::Generation;
+use super::tree::{Digest, Hasher};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

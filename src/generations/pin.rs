@@ -4,7 +4,7 @@ use super::checkout::{GENERATION, sync_file_system};
 use super::generation::Generation;
 use super::store::{GenerationError, Store, replace_durably, sync_directory_of};
 use crate::error::IoError;
-use crate::root::Root;
+use crate::host::root::Root;
 use holo_protocol::words::reason;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};

@@ -1,7 +1,7 @@
 //! The stamps of the last generation's inputs, which avoid reading unchanged files again.
 
-use super::digest::{Digest, Hasher};
 use super::inputs::Found;
+use super::tree::{Digest, Hasher};
 use holo_change::Kind;
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,11 +1,10 @@
 //! The recorded generations: their packs, and which of them are still needed.
 
-use super::digest::Digest;
 use super::generation::{Generation, VERSION};
 use super::pack::{self, Contents, PackError};
-use super::tree::{self, Inputs, Node, TreeError};
+use super::tree::{self, Digest, Inputs, Node, TreeError};
 use crate::error::IoError;
-use crate::root::Root;
+use crate::host::root::Root;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,8 +1,8 @@
 //! Generations of a scratch root throughout their lifetime.
 
 use super::*;
-use crate::resources::Generated;
-use crate::root::Root;
+use crate::entities::resources::Generated;
+use crate::host::root::Root;
 use holo_testing::ScratchRoot;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,14 +1,13 @@
 //! The inputs to compare: those of a generation, or the current ones.
 
-use super::digest::{Digest, Hasher};
 use super::generation::Generation;
 use super::inputs::{self, GENERATED, Places};
 use super::recording::{RecordingError, inputs_of};
 use super::store::Store;
-use super::tree::{Inputs, Node};
+use super::tree::{Digest, Hasher, Inputs, Node};
+use crate::entities::resources::Generated;
 use crate::error::IoError;
-use crate::resources::Generated;
-use crate::root::Root;
+use crate::host::root::Root;
 use holo_change::Kind;
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 
 use super::layout::{self, BoxIndex, HEIGHT, LABEL_HEIGHT, Link, LinkIndex, Spot, Way};
 use super::{Line, Picture, REFRESH_COLOUR, Shown, ShownIndex};
-use crate::index::Table;
+use crate::entities::node::Table;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 

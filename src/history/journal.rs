@@ -4,7 +4,7 @@
 //! end of a run by no more than [`PATIENCE`]; remaining lines are lost.
 
 use super::record::{EntityRecord, RunResult};
-use crate::settings::Settings;
+use crate::host::settings::Settings;
 use log::{Level, Record};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};

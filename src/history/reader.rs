@@ -1,8 +1,8 @@
 //! Reads the records of earlier runs, newest first and on demand.
 
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult};
-use crate::root::Root;
-use crate::run_id::RunId;
+use crate::host::root::Root;
+use crate::host::run_id::RunId;
 use bstr::BString;
 use holo_state::{Database, RunHeader, StateError};
 use std::collections::VecDeque;

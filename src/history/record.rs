@@ -1,8 +1,8 @@
 //! The types of records. Within a version, fields are only ever added.
 
 use super::process::ProcessMark;
+use crate::host::run_id::RunId;
 use crate::report::End;
-use crate::run_id::RunId;
 use holo_events::Tally;
 use holo_protocol::Text;
 use jiff::Timestamp;

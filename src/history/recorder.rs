@@ -1,27 +1,31 @@
 //! A reporter that records the events of an apply.
 
-mod draft;
-mod who;
-
 use super::journal::Journal;
 use super::process::ProcessMark;
-use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, VERSION, to_json};
+use super::record::{
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, RefusalRecord, RunResult, VERSION, Who, to_json,
+};
+use super::retention::Retention;
 use super::writer::Writer;
+use crate::diff::preview::{self, Difference};
+use crate::entities::entity::Entity;
 use crate::error::FatalError;
+use crate::host::root::Root;
+use crate::host::run_id::RunId;
+use crate::host::settings::Settings;
 use crate::report::{Event, RemarkKind, Remarks, Reporter, Severity};
-use crate::retention::Retention;
-use crate::root::Root;
-use crate::run_id::RunId;
-use crate::settings::Settings;
-use bstr::BString;
-use draft::Draft;
+use bstr::{BString, ByteSlice};
 use holo_events::Tally;
-use holo_protocol::Text;
+use holo_protocol::session::Stream;
+use holo_protocol::{Message, Replaced, Text};
 use holo_state::{Database, StateError};
 use jiff::{Timestamp, Unit};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Forwards the events of a run, and records its work.
 pub struct Recorder<'a> {
@@ -64,7 +68,7 @@ impl<'a> Recorder<'a> {
             time: now(),
             holo: env!("CARGO_PKG_VERSION").to_owned(),
             command,
-            who: who::who(settings),
+            who: who(settings),
             process: ProcessMark::own(),
         };
         Recorder {
@@ -241,4 +245,118 @@ impl<'a> Recorder<'a> {
 fn now() -> Timestamp {
     let now = Timestamp::now();
     now.round(Unit::Millisecond).unwrap_or(now)
+}
+
+/// The maximum size of a recorded difference, in bytes.
+const MAX_DIFF: usize = 64 << 10;
+/// The maximum size, in bytes, of recorded output about a failed entity.
+const MAX_OUTPUT: usize = 4 << 10;
+
+/// The messages so far about the current entity.
+#[derive(Debug, Default)]
+struct Draft {
+    refreshed_by: Vec<Text>,
+    reason: Option<Text>,
+    changes: Vec<Text>,
+    refused: Vec<RefusalRecord>,
+    diffs: Vec<DiffRecord>,
+    /// The replaced files, as `COPY PATH`, or `FROM TAB TO TAB NAME` for an object that is not a file.
+    replaced: Vec<BString>,
+    /// The end of the output to stderr.
+    output: BString,
+}
+
+impl Draft {
+    /// Clears the messages about the previous entity, which are almost always empty already.
+    fn clear(&mut self) {
+        *self = Draft::default();
+    }
+
+    fn message(&mut self, message: &Message) {
+        match message {
+            Message::Changed(text) | Message::ChangedQuietly(text) => self.changes.push(text.clone().into()),
+            Message::Replaced(text) => self.replaced.push(text.clone()),
+            Message::RequiresForceToOverwrite => self.refused.push(RefusalRecord::Overwrite),
+            Message::RequiresForceToRestore => self.refused.push(RefusalRecord::Restore),
+            Message::RequiresForce(reason) => {
+                self.refused.push(RefusalRecord::Other { reason: reason.clone().into() });
+            }
+            _ => {}
+        }
+    }
+
+    fn output(&mut self, stream: Stream, text: &[u8]) {
+        if matches!(stream, Stream::Stderr) {
+            self.output.extend_from_slice(text);
+            let more = self.output.len().saturating_sub(MAX_OUTPUT);
+            self.output.drain(..more);
+        }
+    }
+
+    fn difference(&mut self, difference: &Difference) {
+        let Difference { from, to, text, is_binary } = difference;
+        let kept = text.get(..MAX_DIFF.min(text.len())).unwrap_or_default();
+        self.diffs.push(DiffRecord {
+            from: from.clone().into(),
+            to: to.clone().into(),
+            text: kept.into(),
+            binary: *is_binary,
+            cut: text.len() - kept.len(),
+        });
+    }
+
+    /// Computes the differences of replaced files, unless they have been shown.
+    fn compare(&mut self, root: &Root) {
+        let replaced = std::mem::take(&mut self.replaced);
+        for text in replaced.iter().filter(|_| self.diffs.is_empty()).collect::<Vec<_>>() {
+            let difference = match Replaced::parse(text) {
+                Some(Replaced::Shown { from, to, name }) => preview::changed(&from, &to, name.as_bstr(), root),
+                Some(Replaced::File { copy, path }) => preview::replaced(&copy, &path, root),
+                None => None,
+            };
+            difference.iter().for_each(|difference| self.difference(difference));
+        }
+    }
+
+    fn finish(self, run: &RunId, entity: &Entity, result: RunResult, duration: Duration) -> EntityRecord {
+        let Draft { refreshed_by, reason, changes, refused, diffs, output, replaced: _ } = self;
+        EntityRecord {
+            run: run.clone(),
+            id: entity.id().into(),
+            plugin: entity.plugin_id().to_owned(),
+            time: now(),
+            duration,
+            result,
+            changes,
+            refused,
+            reason,
+            output: (result == RunResult::Failed && !output.is_empty()).then(|| output.into()),
+            refreshed_by,
+            diffs,
+        }
+    }
+}
+
+/// The login user ID of a process without a login session.
+const NOBODY: u32 = u32::MAX;
+
+fn who(settings: &Settings) -> Who {
+    let text = |text: &OsString| Text::from(text.clone().into_vec());
+    let login_uid = fs::read_to_string("/proc/self/loginuid").ok();
+    Who {
+        uid: rustix::process::getuid().as_raw(),
+        sudo_user: settings.sudo_user.as_ref().map(text),
+        login_uid: login_uid.and_then(|uid| uid.trim().parse().ok()).filter(|&uid| uid != NOBODY),
+        terminal: terminal().map(|path| path.into_os_string().into_vec().into()),
+        trigger: settings.trigger.as_ref().map(text),
+    }
+}
+
+/// Returns the terminal that a standard stream is connected to.
+fn terminal() -> Option<PathBuf> {
+    let mut streams = (0..3).filter_map(|stream| fs::read_link(format!("/proc/self/fd/{stream}")).ok());
+    let names = [Path::new("/dev/pts"), Path::new("/dev/console")];
+    let is_tty =
+        |path: &Path| path.parent() == Some(Path::new("/dev")) && path.as_os_str().as_bytes().starts_with(b"/dev/tty");
+    streams.find(|path| names.iter().any(|name| path.starts_with(name)) || is_tty(path))
 }

@@ -1,9 +1,8 @@
 //! Tests of writing and reading records, with interruptions.
 
-use super::*;
-use crate::retention;
-use crate::root::Root;
-use crate::run_id::RunId;
+use super::{retention, *};
+use crate::host::root::Root;
+use crate::host::run_id::RunId;
 use holo_protocol::Text;
 use holo_state::Database;
 use jiff::Timestamp;

@@ -1,8 +1,8 @@
 //! Writes the records of a run.
 
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, to_json};
-use crate::retention;
-use crate::run_id::RunId;
+use super::retention;
+use crate::host::run_id::RunId;
 use holo_state::{Database, Durability, RunHeader, RunLimits, StateError};
 use jiff::Timestamp;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Tests of plans.
 
+use super::ownership::Contested;
 use super::*;
-use crate::ownership::Contested;
 use holo_protocol::EntityReport;
 
 fn parse(report: &str) -> Vec<EntityReport> {

@@ -2,13 +2,12 @@
 
 use super::error::{OperationError, PluginError, check_status};
 use super::process::{Channel, Program, RunError};
-use crate::config::PluginLine;
-use crate::interrupt::Interrupt;
-use crate::root::Root;
-use crate::settings::Settings;
-use holo_protocol::environment as names;
+use crate::host::config::PluginLine;
+use crate::host::interrupt::Interrupt;
+use crate::host::root::Root;
+use crate::host::settings::Settings;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, environment as names};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

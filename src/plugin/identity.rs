@@ -2,10 +2,8 @@
 
 use super::handshake::Handshake;
 use super::process::Channel;
-use crate::cache;
-use crate::memory;
-use holo_protocol::API_VERSION_4;
-use holo_protocol::environment as names;
+use crate::host::{cache, memory};
+use holo_protocol::{API_VERSION_4, environment as names};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

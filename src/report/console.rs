@@ -1,12 +1,7 @@
 //! The user's two output streams: paragraphs that both share, and colours on terminals.
 
-mod colours;
-#[cfg(test)]
-mod tests;
-
 use super::remark::Severity;
 use bstr::{BStr, BString, ByteSlice};
-use colours::{BOLD, ERROR, LineStart, OK, WARNING};
 use holo_protocol::Level;
 use holo_protocol::session::Stream;
 use rustix::fs::{FileType, fstat};
@@ -127,7 +122,7 @@ impl Console {
     }
 
     fn styled(&self, colour: &str, text: &BStr) -> BString {
-        if self.colours { colours::coloured(colour, text) } else { text.to_owned() }
+        if self.colours { coloured(colour, text) } else { text.to_owned() }
     }
 
     /// Shows output under the paragraph rules; marked lines on stderr are coloured.
@@ -157,7 +152,7 @@ impl Console {
     }
 
     fn diff_line(&self, line: &[u8]) -> BString {
-        if self.colours { colours::diff_line(line) } else { line.into() }
+        if self.colours { diff_line(line) } else { line.into() }
     }
 
     /// Ends the paragraph with an empty line, if there has been any output.
@@ -284,3 +279,92 @@ pub fn output_pipe() -> Option<OwnedFd> {
     let is_pipe = fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
     if is_pipe { stdout.as_fd().try_clone_to_owned().ok() } else { None }
 }
+
+pub(super) const BOLD: &str = "\x1b[1m";
+const ERROR: &str = "\x1b[1;31m";
+const WARNING: &str = "\x1b[1;33m";
+const OK: &str = "\x1b[32m";
+const HUNK: &str = "\x1b[36m";
+const REMOVED: &str = "\x1b[31m";
+const ADDED: &str = "\x1b[32m";
+const RESET: &str = "\x1b[0m";
+
+/// The prefixes and colours of lines on a plugin's stderr.
+const MARKS: [(&[u8], &str); 2] = [(b"!! ", ERROR), (b">> ", WARNING)];
+/// The prefixes and colours of lines of a diff; the first match applies.
+const DIFF_MARKS: [(&[u8], &str); 8] = [
+    (b"diff ", BOLD),
+    (b"new ", BOLD),
+    (b"deleted ", BOLD),
+    (b"--- ", BOLD),
+    (b"+++ ", BOLD),
+    (b"@@ ", HUNK),
+    (b"-", REMOVED),
+    (b"+", ADDED),
+];
+
+/// Returns the text in a colour.
+fn coloured(colour: &str, text: &BStr) -> BString {
+    [colour.as_bytes(), text, RESET.as_bytes()].concat().into()
+}
+
+/// Returns a line of a diff in its colour.
+fn diff_line(line: &[u8]) -> BString {
+    let (text, newline) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
+    match DIFF_MARKS.iter().find(|(mark, _)| text.starts_with(mark)) {
+        Some((_, colour)) => [&coloured(colour, text.as_bstr())[..], newline].concat().into(),
+        None => line.into(),
+    }
+}
+
+/// The beginning of a line on stderr: its first three bytes determine its colour.
+#[derive(Default)]
+struct LineStart {
+    held: Vec<u8>,
+    inside: bool,
+    coloured: bool,
+}
+
+impl LineStart {
+    /// Colours the lines that begin with a mark. An unfinished beginning that may become a mark is held back.
+    fn colour(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut coloured = Vec::with_capacity(bytes.len());
+        for &byte in bytes {
+            if byte == b'\n' {
+                coloured.append(&mut self.finish());
+                coloured.push(b'\n');
+            } else if self.inside {
+                coloured.push(byte);
+            } else {
+                self.held.push(byte);
+                self.decide(&mut coloured);
+            }
+        }
+        coloured
+    }
+
+    fn decide(&mut self, coloured: &mut Vec<u8>) {
+        let colour = MARKS.iter().find(|(mark, _)| *mark == self.held).map(|(_, colour)| colour);
+        if let Some(colour) = colour {
+            coloured.extend_from_slice(colour.as_bytes());
+            self.coloured = true;
+        } else if MARKS.iter().any(|(mark, _)| mark.starts_with(&self.held)) {
+            return;
+        }
+        self.inside = true;
+        coloured.append(&mut self.held);
+    }
+
+    /// Ends the line. Returns the bytes that were held back, and the end of the colour.
+    fn finish(&mut self) -> Vec<u8> {
+        let line = std::mem::take(self);
+        let mut rest = line.held;
+        if line.coloured {
+            rest.extend_from_slice(RESET.as_bytes());
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests;

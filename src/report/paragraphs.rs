@@ -1,16 +1,17 @@
 //! Shows version 3's output: one paragraph per entity.
 
 use super::console::Console;
-use super::event::{Adopted, BlamedLine, End, Event, Form};
+use super::event::{Adopted, BlamedLine, End, Event, Finding, Form};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::table::{Description, Table};
-use super::{Consumer, findings, hints, noticed};
-use crate::entity::Entity;
+use super::{Consumer, hints, noticed};
+use crate::entities::entity::Entity;
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_3, Action, EntityReport, Message};
+use holo_protocol::{API_VERSION_3, Action, EntityReport, Level, Message};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The width of the keys of a scan.
@@ -182,8 +183,8 @@ impl Consumer for Paragraphs {
             Event::Text(text) => console.raw(Stream::Stdout, text),
             Event::Listed { entity, form, .. } => listed(entity, *form, console),
             Event::Adopted(adopted) => show_adopted(adopted, console),
-            Event::Finding(finding) => findings::show(finding, console),
-            Event::Diagnosed(counts) => console.raw(Stream::Stdout, findings::counted(counts).as_bytes()),
+            Event::Finding(finding) => show(finding, console),
+            Event::Diagnosed(counts) => console.raw(Stream::Stdout, counted(counts).as_bytes()),
             Event::Table(table) => self.table(table, console),
             Event::Description(described) => description(described, self.reader.sees_all, console),
             Event::Line(_) => {}
@@ -326,4 +327,28 @@ fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_wi
         text.extend(std::iter::repeat_n(b' ', blanks));
         [&key[..], b" ", value, b"\n"].iter().for_each(|part| text.push_str(part));
     }
+}
+
+/// The widths of the first two columns.
+const LEVEL_WIDTH: usize = 7;
+const CHECK_WIDTH: usize = 13;
+
+/// Shows a finding: level, check and title in columns, and the remedy below the title.
+pub(super) fn show(finding: &Finding, console: &mut Console) {
+    let level = finding.level();
+    let word = console.level(level, &format!("{:<LEVEL_WIDTH$}", level.word()));
+    let check = format!("  {:<CHECK_WIDTH$}  ", finding.check);
+    console.raw(Stream::Stdout, &[&word[..], check.as_bytes(), finding.title(), b"\n"].concat());
+    if let Some(remedy) = finding.remedy() {
+        let indent = " ".repeat(LEVEL_WIDTH + CHECK_WIDTH + 4);
+        console.raw(Stream::Stdout, &[indent.as_bytes(), "→ ".as_bytes(), remedy, b"\n"].concat());
+    }
+}
+
+/// Returns the summary line: `1 error, 2 warnings, 12 ok`.
+pub(super) fn counted(counts: &BTreeMap<Level, usize>) -> String {
+    let count = |level| counts.get(&level).copied().unwrap_or_default();
+    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (errors, warnings) = (plural(count(Level::Error), "error"), plural(count(Level::Warning), "warning"));
+    format!("\n{errors}, {warnings}, {} ok\n", count(Level::Ok))
 }

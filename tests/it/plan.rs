@@ -1,8 +1,8 @@
 //! Plans random graphs, and compares the results with straightforward definitions.
 
 use bstr::{BStr, ByteSlice};
-use holo::index::{EntityIndex, PerEntity};
-use holo::node::Node;
+use holo::entities::node::Node;
+use holo::entities::node::{EntityIndex, PerEntity};
 use holo::plan::{CycleError, Edge, EdgeKind, Plan, Requirement};
 use holo_protocol::{Asset, EntityReport, Receipt};
 use holo_testing::Random;

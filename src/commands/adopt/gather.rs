@@ -1,10 +1,10 @@
 //! Requests the resource files of an entity or path from plugins.
 
-use super::request::Request;
+use super::Request;
+use crate::discovery::inventory::Inventory;
+use crate::entities::node::PluginIndex;
 use crate::error::FatalError;
-use crate::index::PluginIndex;
-use crate::interrupt::Interrupt;
-use crate::inventory::Inventory;
+use crate::host::interrupt::Interrupt;
 use crate::plugin::{Adopted, Adoption, OperationError, PluginError};
 use crate::report::{Remarks, Reporter};
 use bstr::{BString, ByteSlice};

@@ -1,13 +1,13 @@
 //! Writes the administrator's resource files. Files are replaced atomically, so a killed run leaves each one old or
 //! new, never partial.
 
+use super::Request;
 use super::definitions::{self, Definitions};
 use super::gather::Resources;
-use super::request::Request;
 use crate::diff::{self, Side};
 use crate::error::{FatalError, IoError};
+use crate::host::root::{Root, normalise};
 use crate::report::{Adopted, Event, Remarks, Reporter};
-use crate::root::{Root, normalise};
 use bstr::ByteSlice;
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};

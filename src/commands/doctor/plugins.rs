@@ -1,10 +1,16 @@
 //! Plugins that are missing, do not answer, or do not support version 4.
 
 use super::{Check, Findings, Scene};
-use crate::generators;
+use crate::discovery::generators;
+use crate::error::FatalError;
+use crate::host::interrupt::Interrupt;
+use crate::plugin::OperationError;
+use crate::report::Finding;
 use crate::report::{RemarkKind, Severity};
 use bstr::ByteSlice;
-use holo_protocol::API_VERSION_4;
+use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_4, Diagnosis, Level};
+use std::sync::Arc;
 
 pub(super) const CHECK: Check = Check { name: "plugins", fine: "all plugins answer", needs_plugins: true, look };
 
@@ -55,4 +61,45 @@ fn remedy(text: &[u8]) -> Vec<u8> {
     ];
     let found = remedies.iter().find(|(words, _)| text.contains(words));
     found.map_or_else(Vec::new, |(_, remedy)| remedy.as_bytes().to_vec())
+}
+
+/// Asks the plugins that answered for their own diagnoses.
+pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<Finding>) -> Result<(), FatalError> {
+    let Some(inventory) = &mut scene.inventory else { return Ok(()) };
+    let resources = Arc::clone(&inventory.resources);
+    for plugin in inventory.plugins.iter_mut() {
+        let mut printed = Vec::new();
+        let answer = plugin.doctor(interrupt, &mut |stream, bytes| {
+            if stream == Stream::Stderr {
+                printed.extend_from_slice(bytes);
+            }
+        });
+        let mut add = |Diagnosis { level, title, remedy }: Diagnosis| {
+            let [title, remedy] = [title, remedy].map(|text| resources.show(text.as_bstr()).into_owned());
+            found.push(Finding::new(&plugin.id, level, title, remedy));
+        };
+        for line in printed.lines() {
+            for (severity, level) in [(Severity::Error, Level::Error), (Severity::Warning, Level::Warning)] {
+                if let Some(text) = line.strip_prefix(severity.mark().as_bytes()) {
+                    add(Diagnosis::new(level, text, ""));
+                }
+            }
+        }
+        match answer {
+            Ok(lines) => lines.lines().for_each(|line| add(understand(line))),
+            Err(OperationError::Failed(error)) => {
+                let title = format!("the plugin's diagnosis failed: {error}");
+                add(Diagnosis::new(Level::Error, title, "holo plugin check finds violations of the interface"));
+            }
+            Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        }
+    }
+    Ok(())
+}
+
+fn understand(line: &[u8]) -> Diagnosis {
+    Diagnosis::parse(line).unwrap_or_else(|error| {
+        let remedy = "holo plugin check finds violations of the interface";
+        Diagnosis::new(Level::Warning, error.to_string(), remedy)
+    })
 }

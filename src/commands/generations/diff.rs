@@ -2,11 +2,9 @@
 
 use crate::cli::GenerationsDiff;
 use crate::commands::Context;
-use crate::diff::{self, Content};
-use crate::error::FatalError;
-use crate::exit;
+use crate::diff::{self, Content, preview};
+use crate::error::{FatalError, exit};
 use crate::generations::{Access, Node, Store, Version, differences};
-use crate::preview;
 use crate::report::Event;
 use bstr::{BStr, BString, ByteSlice};
 use holo_events::{InputDiffLine, Line};

@@ -2,11 +2,11 @@
 
 use super::lines;
 use crate::cli::HistoryShow;
-use crate::exit;
+use crate::error::exit;
 use crate::history::{EntityRecord, History, Run};
+use crate::host::run_id::RunId;
 use crate::report::table::{Cell, Description};
 use crate::report::{Event, Remarks, Reporter, Severity};
-use crate::run_id::RunId;
 use holo_events::Line;
 use holo_protocol::Text;
 

@@ -5,7 +5,8 @@ use super::harness::Harness;
 use super::heard::{Heard, listed, quoted};
 use crate::error::FatalError;
 use bstr::ByteSlice;
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use holo_protocol::session::Operation;
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info};
 
 /// Calls `info`. Returns the answer, if both sides have a common version.
 pub(super) fn ask(harness: &mut Harness<'_, '_>) -> Result<Option<Info>, FatalError> {
@@ -70,4 +71,26 @@ fn fits(harness: &mut Harness<'_, '_>, info: &Info) -> bool {
     let text = format!("says SESSION=1, but sessions need version {API_VERSION_4}, and it speaks only {max}");
     harness.warn_unless(Rule::Sessions, "info", !session || max >= API_VERSION_4, text);
     fits
+}
+
+/// Requests diagnoses, if the plugin supports them.
+pub(super) fn judge(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
+    if !harness.manner.doctors {
+        return Ok(());
+    }
+    let subject = harness.subject("doctor", &[]);
+    let before = harness.scratch.snapshot();
+    let heard = harness.ask(Operation::Doctor, &subject)?;
+    harness.unchanged_since(Rule::Doctor, &subject, &before, true, "has changed");
+    let Some(ended_well) = heard.ended_well() else { return Ok(()) };
+    let text = format!("{}, where exit status 0 is expected", heard.failure());
+    if !harness.fail_unless(Rule::Doctor, &subject, ended_well, text) {
+        return Ok(());
+    }
+    for line in heard.messages.lines() {
+        let diagnosis = Diagnosis::parse(line);
+        let problem = diagnosis.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        harness.fail_unless(Rule::Doctor, &subject, diagnosis.is_ok(), problem);
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{CallError, Heard};
 use super::judgement::{compare_with_check, judge_last_check, judge_output, judge_paths, judge_second_apply};
-use super::{described, doctor, messages, report};
+use super::{described, info, messages, report};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
@@ -43,7 +43,7 @@ enum Stage {
 pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let Some(report::Reported { sets, always }) = report::first_scan(harness)? else { return Ok(()) };
     let sets = first_entities(harness, sets);
-    doctor::judge(harness)?;
+    info::judge(harness)?;
     described::judge_adoption(harness)?;
     unknown_entity(harness, sets.first().and_then(|set| set.first()))?;
     if sets.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let living: Vec<&BString> = sets.iter().flatten().filter(|id| there.contains(*id)).collect();
     described::judge_blame(harness, &living)?;
     described::judge_health(harness, &living)?;
-    doctor::judge(harness)
+    info::judge(harness)
 }
 
 /// Returns the entities that are tested.

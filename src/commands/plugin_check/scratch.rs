@@ -1,17 +1,15 @@
 //! The temporary root in which a plugin is tested.
 
-use crate::cache::CacheDirectory;
 use crate::error::FatalError;
+use crate::host::cache::CacheDirectory;
 use crate::plugin::Directories;
 use bstr::{BStr, BString, ByteSlice};
 use holo_testing::IoError;
 use holo_testing::tree::{self, Section, Tree};
 use std::collections::{BTreeMap, HashSet};
-use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 /// The initial contents of a root.
 pub(super) struct Contents {

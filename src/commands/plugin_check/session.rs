@@ -5,7 +5,7 @@ mod reception;
 use super::finding::Rule;
 use super::heard::Heard;
 use crate::error::FatalError;
-use crate::interrupt::Interrupt;
+use crate::host::interrupt::Interrupt;
 use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Request};

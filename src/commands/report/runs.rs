@@ -2,7 +2,7 @@
 
 use super::text::safe;
 use crate::history::{Counts, History, Run, RunResult, RunState, Who};
-use crate::root::Root;
+use crate::host::root::Root;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Detects whether the definition of an entity has changed since it was repaired.
 
-use crate::entity::{Entity, Source};
-use crate::inventory::Inventory;
-use crate::root::Root;
+use crate::discovery::inventory::Inventory;
+use crate::entities::entity::{Entity, Source};
+use crate::host::root::Root;
 use bstr::ByteSlice;
 use holo_facts::is_template;
 use std::collections::{BTreeSet, HashMap};

@@ -2,14 +2,14 @@
 
 use super::definitions::Beginnings;
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
-use super::timers::Timers;
+use super::queue::Timers;
 use crate::cli::Selection;
-use crate::entity::Entity;
+use crate::discovery::inventory::Inventory;
+use crate::entities::entity::Entity;
+use crate::entities::node::{EntityIndex, PerEntity, PluginIndex};
 use crate::error::FatalError;
-use crate::index::{EntityIndex, PerEntity, PluginIndex};
-use crate::inventory::Inventory;
+use crate::host::root::Root;
 use crate::plan::EdgeKind;
-use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Controls, Limit};
 use std::collections::{BTreeMap, HashMap, HashSet};

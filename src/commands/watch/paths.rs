@@ -3,8 +3,8 @@
 //! Directories are watched rather than files, so that the replacement of a file is noticed. All ancestors of a path are
 //! watched too, in case one of them is moved or created. Missing directories are watched as soon as they exist.
 
+use crate::entities::node::{EntityIndex, PluginIndex, Table, define_index};
 use crate::error::IoError;
-use crate::index::{EntityIndex, PluginIndex, Table, define_index};
 use bstr::{BStr, BString, ByteSlice};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! Plugins that detect changes to their entities themselves: one process each, with the operation `watch`.
 
 use super::paths::Heard;
-use crate::index::{PluginIndex, Table};
+use crate::entities::node::{PluginIndex, Table};
 use crate::plugin::Plugin;
 use crate::plugin::process::{Channel, Event, Process};
 use crate::report::{Remarks, Reporter};

@@ -4,17 +4,16 @@
 //! rename; it does not report who removes a file or changes its attributes. Listening starts with the first repair.
 
 use super::paths::WatchedPaths;
-use crate::index::EntityIndex;
+use crate::entities::node::EntityIndex;
 use holo_events::{Text, Writer};
 use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFlags, MaskFlags};
 use rustix::fs::{CWD, Stat};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::time::Instant;
+use std::{fs, process};
 
 /// The number of writes that are remembered, because the directories may contain other files that are written often.
 const REMEMBERED: usize = 256;

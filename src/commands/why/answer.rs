@@ -1,20 +1,26 @@
 //! The answer about an entity or an unmanaged path.
 
 use super::bytes;
-use super::neighbours::{Around, Neighbour};
-use crate::entity;
+use crate::discovery::inventory::Inventory;
+use crate::entities::entity;
+use crate::entities::node::EntityIndex;
 use crate::history::EntityRecord;
-use crate::index::EntityIndex;
-use crate::inventory::Inventory;
-use crate::root::Root;
+use crate::host::root::Root;
+use crate::host::settings::Settings;
+use crate::plan::Edge;
+use crate::plan::declarations::Declarations;
+use crate::report::{Event, Reporter, Severity};
 use bstr::{BString, ByteSlice};
 use holo_events::{DatumLine, Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
+use holo_facts::is_template;
 use holo_protocol::report::Information;
 use holo_protocol::{Action, FilePair};
 use holo_system::System;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// The answer about an entity or an unmanaged path.
 #[derive(Clone, Debug, Default)]
@@ -206,6 +212,103 @@ impl Packaged {
         for answer in answers {
             answer.package = answer.path.as_deref().and_then(packaged);
             answer.sources.iter_mut().for_each(|source| source.package = packaged(&below(&source.path)));
+        }
+    }
+}
+
+/// The key of scan report lines that name a template, or a directory of templates.
+const RENDER: &str = "render";
+
+/// Returns the values of data that an entity's templates use, sorted by key.
+pub(super) fn read_by(answer: &Answer, settings: &Settings, reporter: &mut dyn Reporter) -> Vec<Datum> {
+    let files = templates(answer, &settings.root);
+    let texts: Vec<String> = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let knowledge = settings.knowledge();
+    let mut data = BTreeMap::new();
+    for text in texts {
+        match knowledge.read_by(&text) {
+            Ok(read) => data.extend(read),
+            Err(error) => {
+                reporter.event(Event::Aside(Severity::Warning, &error.to_string()));
+                return Vec::new();
+            }
+        }
+    }
+    let values = data.into_iter().flat_map(|(key, origin)| {
+        origin.from.into_iter().map(move |place| (key.clone(), place.file.to_owned(), place.line))
+    });
+    values.map(|(key, file, line)| Datum { key, file, line }).collect()
+}
+
+/// Returns the templates of an entity: those among its resource files, and those that its plugin reports.
+fn templates(answer: &Answer, root: &Root) -> Vec<PathBuf> {
+    let sources = answer.sources.iter().map(|source| root.as_read(&source.path)).filter(|path| is_template(path));
+    let rendered = answer.information.iter().filter(|line| line.key == RENDER);
+    let rendered = rendered.map(|line| root.as_read(&line.value.to_path_lossy()));
+    // In a directory of templates, every file counts, whatever its name.
+    let files = rendered.flat_map(|path| WalkDir::new(path).sort_by_file_name()).filter_map(Result::ok);
+    sources.chain(files.filter(|entry| entry.file_type().is_file()).map(walkdir::DirEntry::into_path)).collect()
+}
+
+/// An entity that precedes or follows another one.
+#[derive(Clone, Debug)]
+pub(super) struct Neighbour {
+    pub(super) id: BString,
+    /// The key that declares it.
+    pub(super) key: &'static str,
+    /// The asset that one of them needs or owns: `path /etc`.
+    pub(super) asset: Option<String>,
+    /// The file that declares it, with the line if known.
+    pub(super) location: Option<BString>,
+}
+
+/// The neighbours of an entity.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    pub(super) after: Vec<Neighbour>,
+    pub(super) before: Vec<Neighbour>,
+}
+
+/// The plan, with the declarations behind its edges.
+pub(super) struct Neighbours<'a> {
+    inventory: &'a Inventory,
+    declarations: Declarations<'a>,
+}
+
+impl<'a> Neighbours<'a> {
+    pub(super) fn new(inventory: &'a Inventory) -> Neighbours<'a> {
+        Neighbours { inventory, declarations: Declarations::new(&inventory.entities) }
+    }
+
+    pub(super) fn of(&self, entity: EntityIndex) -> Around {
+        let mut around = Around::default();
+        for edge in self.inventory.plan.edges() {
+            if edge.to == entity {
+                around.after.push(self.neighbour(edge, edge.from));
+            } else if edge.from == entity {
+                around.before.push(self.neighbour(edge, edge.to));
+            }
+        }
+        around
+    }
+
+    fn neighbour(&self, edge: &Edge, other: EntityIndex) -> Neighbour {
+        let entities = &self.inventory.entities;
+        let nodes = self.declarations.nodes(entities);
+        let declaring = &nodes[edge.declared_by()];
+        let named = if edge.declared_by() == edge.from { edge.to } else { edge.from };
+        let written = declaring.edges.written.iter();
+        let place = |id| written.clone().find(|written| written.id == id).map(|written| written.location.to_owned());
+        let location = place(entities[named].id()).or_else(|| place(declaring.id));
+        let origin = Some(declaring.origin.to_owned()).filter(|origin| !origin.is_empty());
+        Neighbour {
+            id: entities[other].id().to_owned(),
+            key: edge.kind.key(),
+            asset: edge.asset(&nodes).map(|asset| format!("{} {}", asset.kind.as_bstr(), asset.value.as_bstr())),
+            location: location.or(origin),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Formats the answer for people.
 
-use super::answer::{Answer, Datum, Edit, Packaged, Permissions, Source};
-use super::neighbours::Neighbour;
+use super::answer::{Answer, Datum, Edit, Neighbour, Packaged, Permissions, Source};
 use crate::report::table::Cell;
 use bstr::ByteSlice;
 use holo_facts::key;

@@ -1,7 +1,7 @@
 //! Layers of boxes, and of the points at which links cross layers.
 
 use super::{BoxIndex, HEIGHT, Link, LinkIndex};
-use crate::index::{Table, define_index};
+use crate::entities::node::{Table, define_index};
 use std::iter;
 
 const POINT_HEIGHT: f64 = 6.0;

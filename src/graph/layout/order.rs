@@ -1,7 +1,7 @@
 //! Orders items within their layers so that few links cross.
 
 use super::grid::{Grid, ItemIndex};
-use crate::index::Table;
+use crate::entities::node::Table;
 
 /// The number of passes over all layers.
 pub(super) const SWEEPS: usize = 24;

@@ -1,7 +1,7 @@
 //! A running session: sends requests, and receives answers.
 
 use crate::error::FatalError;
-use crate::interrupt::Interrupt;
+use crate::host::interrupt::Interrupt;
 use crate::plugin::Identity;
 use crate::plugin::error::{PluginError, check_status};
 use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};

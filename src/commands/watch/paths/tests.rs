@@ -1,7 +1,7 @@
 //! Tests of watched paths.
 
 use super::{Extent, Subject, WatchedPaths};
-use crate::index::EntityIndex;
+use crate::entities::node::EntityIndex;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

@@ -1,0 +1,181 @@
+//! The difference that applying an entity would make, or has made.
+
+use super::view::View;
+use super::{Content, LoadError, Side};
+use crate::host::root::{Root, normalise};
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::{FilePair, Kept};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Replaces content that must not be shown.
+const SENSITIVE: &[u8] = b"(sensitive)\n";
+/// The suffix of the name of a file that has not been written yet.
+const PENDING: &str = " (pending)";
+
+/// The maximum size, in bytes, of files that are compared after they were replaced.
+const MAX_SIZE: usize = 1 << 20;
+
+/// The current state of an entity, and the result of applying it.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    files: Vec<File>,
+}
+
+/// A file of an entity.
+#[derive(Clone, Debug)]
+struct File {
+    /// Its path relative to the root, or another name that does not depend on the run.
+    name: BString,
+    from: Content,
+    to: Content,
+    /// The path to read the file from after the apply.
+    path: Option<PathBuf>,
+}
+
+/// A difference between two files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The name of the first.
+    pub from: BString,
+    /// The name of the second.
+    pub to: BString,
+    /// The difference, in git's format.
+    pub text: Vec<u8>,
+    /// Whether a file is binary, in which case the text only says that the files differ.
+    pub is_binary: bool,
+}
+
+impl Preview {
+    /// Loads the files that a plugin has named for the entity with this ID: two files, or two directories of files.
+    ///
+    /// # Errors
+    /// If a path cannot be read, or is neither a file nor a symlink.
+    pub fn load(pair: &FilePair, id: &BStr, view: View<'_>) -> Result<Preview, LoadError> {
+        let root = view.root.join("");
+        let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        let is_of_the_run = |path: &Path| view.resources.is_of_the_run(path);
+        let name = match &pair.from_label {
+            Some(label) => below(&label.as_bstr().to_path_lossy(), &root),
+            None if is_of_the_run(&pair.from) => id.to_owned(),
+            None => below(&pair.from, &root),
+        };
+        let path = |path: PathBuf| (!is_of_the_run(&path)).then_some(path);
+        if !is_directory(&pair.from) && !is_directory(&pair.to) {
+            let (from, to) = (super::load(&pair.from, &root)?, super::load(&pair.to, &root)?);
+            return Ok(Preview { files: vec![File { name, from, to, path: path(pair.from.clone()) }] });
+        }
+        let mut names = BTreeSet::new();
+        for side in [&pair.from, &pair.to] {
+            let entries =
+                WalkDir::new(side).into_iter().filter_map(Result::ok).filter(|entry| !entry.file_type().is_dir());
+            names.extend(entries.filter_map(|entry| entry.path().strip_prefix(side).ok().map(Path::to_owned)));
+        }
+        let file = |below: PathBuf| {
+            let from = pair.from.join(&below);
+            let name = [name.as_bytes(), b"/", below.as_os_str().as_bytes()].concat().into();
+            let (before, to) = (super::load(&from, &root)?, super::load(&pair.to.join(&below), &root)?);
+            Ok(File { name, from: before, to, path: path(from) })
+        };
+        Ok(Preview { files: names.into_iter().map(file).collect::<Result<_, LoadError>>()? })
+    }
+
+    /// Returns the differences that applying the entity would make.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Difference> {
+        self.files.iter().filter_map(|file| file.difference(&file.to, PENDING)).collect()
+    }
+
+    /// Returns the differences that applying the entity has made.
+    #[must_use]
+    pub fn applied(&self, view: View<'_>) -> Vec<Difference> {
+        let root = view.root.join("");
+        let now = |file: &File| file.path.as_ref().and_then(|path| super::load(path, &root).ok());
+        let files = self.files.iter();
+        files.filter_map(|file| file.difference(&now(file).unwrap_or_else(|| file.to.clone()), "")).collect()
+    }
+}
+
+/// Returns the difference between the old and the new state of an entity, given as two files and the name of both,
+/// which is usually a path as the user knows it. `None` for files that are too large to compare.
+#[must_use]
+pub fn changed(from: &Path, to: &Path, name: &BStr, root: &Root) -> Option<Difference> {
+    let base = root.join("");
+    let (from, to) = (load_small(from, &base)?, load_small(to, &base)?);
+    let name = below(&name.to_path_lossy(), &base);
+    let file = File { name, from, to: to.clone(), path: None };
+    file.difference(&to, "")
+}
+
+fn load_small(path: &Path, root: &Path) -> Option<Content> {
+    let is_large = path.symlink_metadata().is_ok_and(|found| found.len() > MAX_SIZE as u64);
+    if is_large { None } else { super::load(path, root).ok() }
+}
+
+fn load_part(file: &Path, start: u64, length: usize) -> Option<Content> {
+    if length > MAX_SIZE {
+        return None;
+    }
+    let mut content = vec![0; length];
+    fs::File::open(file).and_then(|file| file.read_exact_at(&mut content, start)).ok()?;
+    Some(Content::File { content, executable: false })
+}
+
+/// Returns the difference between a copy of the old file and the current file at a path below the root. `None` for
+/// files that are too large to compare.
+#[must_use]
+pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
+    let (base, path) = (root.join(""), root.join(path));
+    let from = match copy {
+        Kept::Nothing => Content::Missing,
+        Kept::Part { file, start, length } => load_part(file, *start, *length)?,
+        Kept::File(file) => load_small(file, &base)?,
+    };
+    let to = load_small(&path, &base)?;
+    let file = File { name: below(&path, &base), from, to: to.clone(), path: None };
+    file.difference(&to, "")
+}
+
+impl File {
+    fn difference(&self, to: &Content, suffix: &str) -> Option<Difference> {
+        let name =
+            |prefix: &str, suffix: &str| BString::from([prefix.as_bytes(), &self.name, suffix.as_bytes()].concat());
+        let from = Side { name: name("a/", ""), content: self.from.clone() };
+        let to = Side { name: name("b/", suffix), content: to.clone() };
+        let mut text = super::render_prefixed(&from, &to);
+        if self.from == Content::Missing {
+            // Programs that apply patches take the name of a new file from this line.
+            text = text.replacen(
+                [b"\n+++ ", &to.name[..], b"\n"].concat(),
+                [b"\n+++ ", &name("b/", "")[..], b"\n"].concat(),
+                1,
+            );
+        }
+        if text.is_empty() && is_sensitive(&from.content) && is_sensitive(&to.content) {
+            text = sensitive(from.name.as_ref(), to.name.as_ref());
+        }
+        let is_binary = text.lines().next_back().is_some_and(|line| line.starts_with(b"Binary files "));
+        (!text.is_empty()).then_some(Difference { from: from.name, to: to.name, text, is_binary })
+    }
+}
+
+/// Returns the path as shown in a difference: relative to the root.
+fn below(path: &Path, root: &Path) -> BString {
+    let path = normalise(path);
+    let below = path.strip_prefix(root).unwrap_or(&path);
+    below.strip_prefix("/").unwrap_or(below).as_os_str().as_bytes().into()
+}
+
+fn is_sensitive(content: &Content) -> bool {
+    matches!(content, Content::File { content, .. } if content == SENSITIVE)
+}
+
+/// Returns the difference of two contents that must not be shown.
+pub(crate) fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
+    let line = SENSITIVE.as_bstr();
+    format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()
+}

@@ -1,0 +1,131 @@
+//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs.
+
+use crate::host::root::Root;
+use holo_definitions::{DocumentError, read_document};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The limits on the data kept about earlier runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// The limits on records.
+    pub runs: Runs,
+    /// The limits on generations.
+    pub generations: Generations,
+}
+
+/// The limits on records of runs. Records that exceed any of them are removed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runs {
+    /// How long a record is kept, in days.
+    pub days: u32,
+    /// The maximum size of all records, in bytes.
+    #[serde(deserialize_with = "size")]
+    pub size: u64,
+}
+
+/// The limits on generations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Generations {
+    /// The number of generations that are kept, not counting pinned ones.
+    pub keep: usize,
+}
+
+impl Default for Runs {
+    fn default() -> Runs {
+        Runs { days: 400, size: 64 << 20 }
+    }
+}
+
+impl Runs {
+    /// Returns how long a record is kept.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        DAY * self.days
+    }
+}
+
+impl Default for Generations {
+    fn default() -> Generations {
+        Generations { keep: 20 }
+    }
+}
+
+impl Retention {
+    /// Reads the limits of a system. If the file is invalid, returns the defaults and the error.
+    #[must_use]
+    pub fn read(root: &Root) -> (Retention, Option<DocumentError>) {
+        match read_document(&root.retention()) {
+            Ok(retention) => (retention.unwrap_or_default(), None),
+            Err(error) => (Retention::default(), Some(error)),
+        }
+    }
+}
+
+/// Deserializes a number of bytes, with or without a unit: `64MiB`.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_size(&text)
+        .ok_or_else(|| D::Error::custom(format!("{text:?} is not a size such as \"64MiB\", \"512KiB\" or \"1GiB\"")))
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let unit = match text.strip_prefix(digits)?.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn parse(text: &str) -> Result<Retention, DocumentError> {
+        holo_definitions::parse_document(Path::new("engine.toml"), text)
+    }
+
+    #[test]
+    fn limits_are_read_and_have_defaults() {
+        assert_eq!(parse("").unwrap(), Retention::default());
+        let read = parse("[runs]\nsize = \"2 GiB\"\n\n[generations]\nkeep = 3\n").unwrap();
+        assert_eq!(read, Retention { runs: Runs { days: 400, size: 2 << 30 }, generations: Generations { keep: 3 } });
+        assert_eq!(parse("[runs]\ndays = 7\n").unwrap().runs.age(), Duration::from_secs(604_800));
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_keep_the_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(Some(folder.path().into()));
+        let (retention, error) = Retention::read(&root);
+        assert!(retention == Retention::default() && error.is_none());
+        let path = root.retention();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (text, line, says) in [
+            ("[runs]\n\ndays = \"x\"\n", 3, "days"),
+            ("[runs]\nsize = \"64MB\"\n", 2, "is not a size such as \"64MiB\""),
+            ("[run]\ndays = 1\n", 1, "run"),
+            ("[generations]\nkeep = 1\nkepp = 1\n", 3, "kepp"),
+            ("[runs\n", 1, ""),
+        ] {
+            fs::write(&path, text).unwrap();
+            let (retention, error) = Retention::read(&root);
+            let error = error.unwrap();
+            assert_eq!(retention, Retention::default());
+            assert!(error.to_string().starts_with(&format!("{}:{line}: ", path.display())), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The lock, which allows one apply at a time.
+//!
+//! It has two parts. The *existence of the file* is the lock that other versions of Holo know, so the file exists as
+//! long as an apply runs. The *system's lock on the file* (see flock(2)) decides among our own processes: it ends with
+//! the processes that hold it, however they end, so no manual cleanup is needed after a crash. Besides the apply, a
+//! helper process holds it until the plugins of a killed apply have ended.
+
+mod file;
+use super::interrupt::Interrupt;
+use crate::error::{FatalError, IoError};
+use bstr::ByteSlice;
+use file::{is_at, open, survivors_in, try_acquire, try_lock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a new apply waits for the plugins of a killed one.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it should take at most until those plugins are known by name.
+const TIME_TO_TELL: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A held lock; the file is removed on drop.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    held: File,
+}
+
+/// A lock, and the owner of the stale lock that it replaces.
+#[derive(Debug)]
+pub struct Acquired {
+    /// The lock.
+    pub lock: Lock,
+    /// The process that left its lock behind, if any.
+    pub taken_over_from: Option<i32>,
+}
+
+impl Lock {
+    /// Takes the lock. If this process is killed, the next apply waits for the plugins that are running now or are
+    /// started while the lock is held.
+    ///
+    /// # Errors
+    /// If another process holds the lock, or the file cannot be created.
+    pub fn acquire(path: &Path) -> Result<Acquired, LockError> {
+        let (held, taken_over_from) =
+            try_acquire(path).map_err(|reason| LockError { path: path.to_owned(), reason })?;
+        // Without the helper process, the lock ends with this process.
+        let _ = holo_process::hold_lock(&held);
+        Ok(Acquired { lock: Lock { path: path.to_owned(), held }, taken_over_from })
+    }
+}
+
+/// Takes the lock, and waits up to this duration while another process holds it.
+///
+/// # Errors
+/// If the run must end. The inner result is that of [`Lock::acquire`].
+pub fn acquire_within(
+    patience: Duration,
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<Result<Acquired, LockError>, FatalError> {
+    let begun = Instant::now();
+    loop {
+        match Lock::acquire(path) {
+            Err(error) if error.is_held() && begun.elapsed() < patience => {
+                interrupt.pause(LOOK_AGAIN)?;
+            }
+            acquired => return Ok(acquired),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The file may have been removed, and another apply may have created a new one. If it is still ours it cannot
+        // be replaced meanwhile, as it is locked.
+        if is_at(&self.held, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+        holo_process::release_lock();
+    }
+}
+
+/// Waits while plugins of a killed apply are still running, because anything discovered in the meantime would be
+/// outdated. Calls `tell` once before the wait.
+///
+/// If the wait takes too long, [`Lock::acquire`] reports it.
+///
+/// # Errors
+/// If the run must end.
+pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(&Survivors)) -> Result<(), FatalError> {
+    let begun = Instant::now();
+    let mut tell = Some(tell);
+    while let Some(survivors) = survivors(path)
+        && begun.elapsed() < PATIENCE
+    {
+        // The process that holds the lock for them writes their names, but only after a moment.
+        if !survivors.programs.is_empty() || begun.elapsed() > TIME_TO_TELL {
+            tell.take().into_iter().for_each(|tell| tell(&survivors));
+        }
+        interrupt.pause(LOOK_AGAIN)?;
+    }
+    Ok(())
+}
+
+/// The state of a lock, as far as it can be seen without taking it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// No lock exists.
+    Free,
+    /// An apply holds it, or may hold it: only the owner of the file can tell.
+    Held,
+    /// The process with this number has left it behind; the next apply takes it over.
+    Left(i32),
+    /// It is not one of ours and will not be taken over; the text says why.
+    Unknown(String),
+}
+
+/// Inspects a lock without taking it.
+#[must_use]
+pub fn inspect(path: &Path) -> State {
+    file::inspect(path)
+}
+
+/// Returns the programs of a killed apply that are still running.
+fn survivors(path: &Path) -> Option<Survivors> {
+    // Usually there is no file at all.
+    let mut found = open(path).ok()??;
+    if try_lock(&found) != Err(Errno::WOULDBLOCK) {
+        return None;
+    }
+    survivors_in(&mut found)
+}
+
+/// The lock cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[error("Cannot create lock file {path}: {reason}", path = path.display())]
+pub struct LockError {
+    pub(crate) path: PathBuf,
+    pub(crate) reason: LockErrorKind,
+}
+
+/// The reason for which the lock cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockErrorKind {
+    /// A system call failed.
+    #[error(transparent)]
+    System(IoError),
+    /// Another process holds the lock; the words are version 3's.
+    #[error(transparent)]
+    Held(IoError),
+    /// The path is not a regular file.
+    #[error("there is {0}, which is not a lock file; remove it manually")]
+    NotAFile(&'static str),
+    /// An apply was killed, and programs that it started are still running.
+    #[error("{0}")]
+    AtWork(Survivors),
+}
+
+/// The programs of a killed apply that are still running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survivors {
+    /// The process that held the lock.
+    pub(crate) apply: i32,
+    /// The programs, if known.
+    pub(crate) programs: Vec<i32>,
+}
+
+impl fmt::Display for Survivors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} was killed, and programs that it started are still running", self.apply)?;
+        let programs: Vec<String> = self.programs.iter().map(|&pid| shown(pid)).collect();
+        if programs.is_empty() { Ok(()) } else { write!(f, ": {}", programs.join(", ")) }
+    }
+}
+
+impl LockError {
+    /// Returns true if the lock seems to belong to a running apply.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.reason, LockErrorKind::Held(_))
+    }
+}
+
+/// Formats a process for people.
+pub(crate) fn shown(pid: i32) -> String {
+    match fs::read(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", name.trim_ascii().as_bstr()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+/// Returns true if the process of an unlocked file may hold it by its mere existence, as other versions of Holo do.
+///
+/// Not if the process no longer exists, if it is our own, or if it is known to be another program: then the process ID
+/// has been reused.
+pub(crate) fn may_be_another_holo(pid: i32) -> bool {
+    if pid.unsigned_abs() == std::process::id() || !is_alive(pid) {
+        return false;
+    }
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let Ok(line) = fs::read(process.join("cmdline")) else { return true };
+    let program = fs::read_link(process.join("exe")).unwrap_or_default();
+    let name = fs::read(process.join("comm")).unwrap_or_default();
+    // The program itself, or the script that an interpreter runs.
+    let words = line.split(|&byte| byte == 0).take(2).map(<[u8]>::to_vec);
+    let names = words.chain([name, program.into_os_string().into_encoded_bytes()]);
+    names.into_iter().any(|name| name.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.contains_str("holo")))
+}
+
+/// Returns true if the process exists and is not a zombie.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let exists = Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    exists && !fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| has_ended(&stat))
+}
+
+/// Parses the kernel's `stat` line: the name is in parentheses, and the state follows.
+fn has_ended(stat: &[u8]) -> bool {
+    let state = stat.rfind_byte(b')').and_then(|end| stat.get(end + 2));
+    state.is_some_and(|state| b"ZX".contains(state))
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod processes_tests {
+    use super::*;
+
+    #[test]
+    fn zombie_counts_as_ended() {
+        assert!(has_ended(b"7 (holo) Z 1 7") && has_ended(b"7 (a) S) X 1") && !has_ended(b"7 (a) Z) S 1"));
+        assert!(!has_ended(b"") && !has_ended(b"7 (a)"));
+        assert!(is_alive(std::process::id().cast_signed()) && !is_alive((1 << 22) + 1));
+    }
+}

@@ -1,0 +1,133 @@
+//! The environment, read once and passed on.
+
+use super::memory;
+use super::root::Root;
+use super::run_id::RunId;
+use holo_definitions::duration::DurationError;
+use holo_facts::Knowledge;
+use holo_protocol::environment::split_directories;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const TIMEOUT: &str = "HOLO_TIMEOUT";
+const HISTORY: &str = "HOLO_HISTORY";
+
+/// The settings taken from the caller's environment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The root of the managed system (`$HOLO_ROOT_DIR`).
+    pub root: Root,
+    /// The parent of the cache directory (`$TMPDIR`).
+    pub temporary_directory: PathBuf,
+    /// Whether apply and diff exit with 0 even if entities fail, as version 3 did (`$HOLO_EXIT_ZERO`).
+    pub exit_zero: bool,
+    /// Whether a person reads the errors, so that plugins may add hints.
+    pub gives_hints: bool,
+    /// Whether manual changes to entities are shown as differences.
+    pub shows_differences: bool,
+    /// Whether the C library returns freed memory at once, which costs time (`$GLIBC_TUNABLES`).
+    pub gives_memory_back: bool,
+    /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`).
+    pub verify: bool,
+    /// The number of entities that a plugin may work on concurrently (`--jobs`).
+    pub jobs: NonZeroU32,
+    /// The timeout for each operation of a plugin, and for each generator (`$HOLO_TIMEOUT`).
+    pub limit: Option<Duration>,
+    /// The command that opens a file in an editor (`$VISUAL`, `$EDITOR`).
+    pub editor: Option<String>,
+    /// The first invalid variable, if any.
+    pub problem: Option<EnvironmentError>,
+    /// The facts of the calling run, if a run calls us (`$HOLO_FACTS`).
+    pub facts: Option<PathBuf>,
+    /// The directory of the calling run's data, if it is not the current data (`$HOLO_INPUTS_DIR`).
+    pub inputs: Option<PathBuf>,
+    /// The file with the values that entities have sent, if a run calls us (`$HOLO_VALUES`).
+    pub sent: Option<PathBuf>,
+    /// The ID of this run.
+    pub run: RunId,
+    /// Whether records and generations of applies are kept (`$HOLO_HISTORY`).
+    pub keeps_history: bool,
+    /// The command line, as given.
+    pub command_line: Vec<OsString>,
+    /// The user who called `sudo` (`$SUDO_USER`).
+    pub sudo_user: Option<OsString>,
+    /// What started the run, if not a person (`$HOLO_TRIGGER`).
+    pub trigger: Option<OsString>,
+    /// The resource directories of the calling plugin, if a plugin calls us (`$HOLO_RESOURCE_DIRS`,
+    /// `$HOLO_RESOURCE_DIR`).
+    pub resource_dirs: Vec<PathBuf>,
+    /// The directory of this program, which also contains the plugins of a build or a private installation.
+    pub program_directory: Option<PathBuf>,
+}
+
+/// An environment variable has an invalid value.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{variable}: {mistake}")]
+pub struct EnvironmentError {
+    /// The name of the variable.
+    pub variable: &'static str,
+    /// The mistake in its value.
+    pub mistake: DurationError,
+}
+
+impl Settings {
+    /// Reads the process's environment.
+    #[must_use]
+    pub fn from_environment() -> Settings {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let limit = set(TIMEOUT).map(|value| holo_definitions::duration::parse(&value.to_string_lossy()));
+        let (limit, problem) = match limit.transpose() {
+            Ok(limit) => (limit, None),
+            Err(mistake) => (None, Some(EnvironmentError { variable: TIMEOUT, mistake })),
+        };
+        let root = Root::new(set(holo_protocol::environment::ROOT_DIR));
+        let exit_zero = set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1");
+        Settings {
+            // Version 3's own tests set this, and compare whole directory trees.
+            keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
+            root,
+            temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
+            exit_zero,
+            run: RunId::now(),
+            command_line: std::env::args_os().collect(),
+            sudo_user: set("SUDO_USER"),
+            trigger: set("HOLO_TRIGGER"),
+            gives_hints: false,
+            shows_differences: true,
+            gives_memory_back: memory::is_given_back(),
+            verify: false,
+            jobs: processors(),
+            limit,
+            editor: set("VISUAL").or_else(|| set("EDITOR")).and_then(|editor| editor.into_string().ok()),
+            problem,
+            facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
+            inputs: set(holo_protocol::environment::INPUTS_DIR).map(PathBuf::from),
+            sent: set(holo_protocol::environment::VALUES).map(PathBuf::from),
+            resource_dirs: resource_dirs(set),
+            program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
+        }
+    }
+
+    /// Returns the facts of the system, which are gathered on first use.
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        let root = self.root.join("");
+        let inputs = self.inputs.as_deref().or_else(|| self.root.inputs());
+        Knowledge::with_inputs(&root, inputs.unwrap_or(&root), self.facts.as_deref())
+    }
+}
+
+/// Returns the resource directories in the environment of a plugin, highest precedence first.
+fn resource_dirs(set: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let several = set(holo_protocol::environment::RESOURCE_DIRS).map(|value| split_directories(&value));
+    let one = || set(holo_protocol::environment::RESOURCE_DIR).map(PathBuf::from).into_iter().collect();
+    several.filter(|several| !several.is_empty()).unwrap_or_else(one)
+}
+
+/// Returns the number of processors available to us.
+fn processors() -> NonZeroU32 {
+    let number = std::thread::available_parallelism().ok();
+    number.and_then(|number| NonZeroU32::try_from(number).ok()).unwrap_or(NonZeroU32::MIN)
+}
