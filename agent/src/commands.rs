@@ -3,20 +3,24 @@
 use crate::agenda::Rhythm;
 use crate::child::{Holo, Launcher};
 use crate::cli::{CheckConfig, Cli, Events, Verb};
-use crate::clock;
 use crate::config::{ConfigFile, ConfigSource};
 use crate::control::{self, Socket};
 use crate::daemon::{Daemon, Input, Parts, SystemClock};
-use crate::journal::{Level, say};
 use crate::metrics::Metrics;
 use crate::paths::Paths;
+use crate::service::{Level, say};
 use crate::spool::Spool;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use serde::Serialize;
 use std::error::Error;
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::{fs, thread};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -46,7 +50,7 @@ fn run_agent(paths: &Paths, once: bool) -> Outcome {
     runtime.block_on(async {
         let (sender, mut inputs) = mpsc::channel(INPUTS);
         listen_to_signals(&sender)?;
-        clock::listen(sender.clone())?;
+        listen(sender.clone())?;
         let machine_id = fs::read_to_string(paths.machine_id()).unwrap_or_default();
         let mut daemon = Daemon::new(Parts {
             source: Box::new(ConfigFile::of_system(paths)),
@@ -114,4 +118,32 @@ fn print(text: impl Display) -> io::Result<()> {
 
 fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(format_args!("{}\n", serde_json::to_string(value)?))
+}
+
+/// A time that is never reached, in seconds.
+const NEVER: i64 = 1 << 40;
+/// The stack size of the waiting thread.
+const STACK: usize = 64 << 10;
+
+/// Reports whenever the clock is set, without polling.
+pub(crate) fn listen(inputs: mpsc::Sender<Input>) -> io::Result<()> {
+    let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?;
+    arm(&timer)?;
+    let wait = move || {
+        // This error means that the clock was set; rearm before reporting it, so that later changes are not missed.
+        while retry_on_intr(|| rustix::io::read(&timer, &mut [0; 8])) == Err(Errno::CANCELED) && arm(&timer).is_ok() {
+            if inputs.blocking_send(Input::ClockSet).is_err() {
+                return;
+            }
+        }
+    };
+    // In a separate thread, as the runtime does not support such a descriptor.
+    thread::Builder::new().name("clock".to_owned()).stack_size(STACK).spawn(wait)?;
+    Ok(())
+}
+
+fn arm(timer: &OwnedFd) -> Result<(), Errno> {
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    let (never, once) = (Timespec { tv_sec: NEVER, tv_nsec: 0 }, Timespec { tv_sec: 0, tv_nsec: 0 });
+    timerfd_settime(timer, flags, &Itimerspec { it_interval: once, it_value: never }).map(drop)
 }

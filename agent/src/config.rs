@@ -3,13 +3,14 @@
 use crate::paths::Paths;
 use holo_definitions::{DocumentError, read_document, readers};
 use holo_schedule::Schedule;
-#[cfg(test)]
-use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// The configuration of the agent: `/etc/holo/agent.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

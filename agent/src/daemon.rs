@@ -7,36 +7,36 @@ mod catch_up;
 mod health;
 mod inputs;
 mod known;
-mod last;
 mod outlets;
-mod parts;
-mod repairs;
 mod run;
 mod state;
 mod watch;
 mod whole_runs;
-mod window;
-
-pub use parts::{Clock, Input, Parts, SystemClock};
 
 use crate::agenda::Rhythm;
 use crate::child::{ChildEvent, ChildId, Launcher, Running, StartError, Task};
 use crate::config::{Config, ConfigSource, Mode};
-use crate::event::What;
-use crate::service;
+use crate::event::{EventSink, RunEvent, What};
+use crate::metrics::Metrics;
+use crate::service::{self, Level, say};
+use crate::status::Status;
+use crate::written;
 use catch_up::CatchUp;
 use health::HealthRounds;
 use holo_definitions::DocumentError;
-use jiff::Timestamp;
+use holo_schedule::{Schedule, is_open, next_change};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use known::Known;
-use last::LastRuns;
 use outlets::Outlets;
 use run::CurrentRun;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use watch::Watch;
-use window::Window;
 
 /// The timeout for a child to terminate: it may have to wait for a package manager's transaction.
 const TIME_TO_END: Duration = Duration::from_secs(30 * 60);
@@ -279,6 +279,151 @@ impl<'a> Daemon<'a> {
             .into_iter()
             .flatten()
             .min()
+    }
+}
+
+/// The last runs and their file.
+#[derive(Debug)]
+struct LastRuns {
+    path: PathBuf,
+    runs: Runs,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Runs {
+    run: Option<RunEvent>,
+    good: Option<Timestamp>,
+    /// The start time of a run whose end is unknown.
+    begun: Option<Timestamp>,
+}
+
+impl LastRuns {
+    /// Reads the file. If it cannot be read, there are no known runs.
+    fn read(path: PathBuf) -> LastRuns {
+        let runs = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        LastRuns { path, runs }
+    }
+
+    /// Returns the last finished complete run.
+    fn run(&self) -> Option<&RunEvent> {
+        self.runs.run.as_ref()
+    }
+
+    /// Returns the end time of the last successful run.
+    fn good(&self) -> Option<Timestamp> {
+        self.runs.good
+    }
+
+    /// Returns the start time of a run whose end is unknown.
+    fn begun(&self) -> Option<Timestamp> {
+        self.runs.begun
+    }
+
+    /// Records the start of a run; `None` when its end is known.
+    fn set_begun(&mut self, begun: Option<Timestamp>) {
+        self.runs.begun = begun;
+        self.keep();
+    }
+
+    /// Records a finished complete run. It is saved together with the next change of `begun`.
+    fn ended(&mut self, run: &RunEvent, now: Timestamp) {
+        if run.result.is_good() {
+            self.runs.good = Some(now);
+        }
+        self.runs.run = Some(run.clone());
+    }
+
+    fn keep(&self) {
+        let written = serde_json::to_vec(&self.runs).map_err(Into::into);
+        if let Err(error) = written.and_then(|text| written::replace(&self.path, &text, 0o600)) {
+            say(Level::Error, format_args!("{}: {error}", self.path.display()));
+        }
+    }
+}
+
+/// An external input.
+#[derive(Debug)]
+pub enum Input {
+    /// Reload the configuration.
+    Reload,
+    /// The clock was set.
+    ClockSet,
+    /// Terminate the agent.
+    End,
+    /// Return the status.
+    Status(oneshot::Sender<Status>),
+}
+
+/// The time of day.
+pub trait Clock {
+    /// Returns the current time.
+    fn now(&self) -> Timestamp;
+
+    /// Returns the current time in the machine's time zone.
+    fn local(&self) -> Zoned {
+        self.now().to_zoned(TimeZone::system())
+    }
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// The components of the agent.
+pub struct Parts<'a> {
+    /// The source of the configuration.
+    pub source: Box<dyn ConfigSource + 'a>,
+    /// Starts children.
+    pub launcher: Box<dyn Launcher + 'a>,
+    /// Records events.
+    pub sink: Box<dyn EventSink + 'a>,
+    /// The time of day.
+    pub clock: Box<dyn Clock + 'a>,
+    /// The run times of this machine.
+    pub rhythm: Rhythm,
+    /// The file for the last runs.
+    pub last: PathBuf,
+    /// The metrics.
+    pub metrics: Metrics,
+}
+
+/// The interval for checking the clock, as it may have been set.
+const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// Whether changes are permitted, and until when this is certain.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    is_open: bool,
+    until: Option<Instant>,
+}
+
+impl Window {
+    fn new(schedule: Option<&Schedule>, now: &Zoned) -> Window {
+        let Some(schedule) = schedule else { return Window { is_open: true, until: None } };
+        let change = next_change(schedule, now).map(|change| now.duration_until(&change).unsigned_abs());
+        let wait = change.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
+        Window { is_open: is_open(schedule, now), until: Some(Instant::now() + wait) }
+    }
+
+    fn is_open(self) -> bool {
+        self.is_open
+    }
+
+    /// Returns true if the window must be checked again.
+    fn is_over(self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Returns the time at which the window must be checked again.
+    fn until(self) -> Option<Instant> {
+        self.until
     }
 }
 

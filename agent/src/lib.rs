@@ -11,7 +11,6 @@
 pub mod agenda;
 pub mod child;
 mod cli;
-mod clock;
 mod commands;
 pub mod config;
 mod control;
@@ -19,7 +18,6 @@ pub mod daemon;
 pub mod event;
 mod health;
 mod http;
-mod journal;
 pub mod metrics;
 pub mod paths;
 mod report;

@@ -1,6 +1,8 @@
 //! Notifications for systemd, if it has started the agent.
 
 use sd_notify::NotifyState;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// Notifies systemd. Does nothing if systemd has not started the agent.
@@ -36,4 +38,29 @@ pub(crate) fn alive() {
 /// Returns the interval of watchdog notifications, half of systemd's timeout; `None` without a watchdog.
 pub(crate) fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
+}
+
+/// The levels of messages, as journald parses them at the start of lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Level {
+    Error,
+    Warning,
+    Info,
+}
+
+/// Logs a message. If stderr is the journal, the line is prefixed with its level.
+pub(crate) fn say(level: Level, text: impl Display) {
+    // Unit tests check actions instead.
+    if cfg!(test) {
+        return;
+    }
+    let mark = match level {
+        _ if std::env::var_os("JOURNAL_STREAM").is_none() => "",
+        Level::Error => "<3>",
+        Level::Warning => "<4>",
+        Level::Info => "<6>",
+    };
+    let text = text.to_string().replace('\n', "; ");
+    // Stderr may be closed.
+    let _ = writeln!(io::stderr(), "{mark}{text}");
 }

@@ -2,8 +2,7 @@
 
 use super::catch_up::CatchUp;
 use super::{Daemon, Input};
-use crate::journal::{Level, say};
-use crate::service;
+use crate::service::{self, Level, say};
 use tokio::time::Instant;
 
 impl Daemon<'_> {

@@ -3,7 +3,7 @@
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
-use crate::journal::{Level, say};
+use crate::service::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
 use std::time::Duration;

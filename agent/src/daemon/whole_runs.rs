@@ -6,7 +6,7 @@ use super::{Daemon, Task};
 use crate::agenda::retry_after;
 use crate::child::ChildEvent;
 use crate::event::{RunEvent, RunResult, What};
-use crate::journal::{Level, say};
+use crate::service::{Level, say};
 use std::time::Duration;
 use tokio::time::Instant;
 

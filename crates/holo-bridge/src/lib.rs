@@ -7,7 +7,6 @@
 
 mod attributes;
 mod digests;
-mod faults;
 mod interpreter;
 mod invocation;
 pub mod limits;
@@ -20,8 +19,8 @@ pub mod trust;
 
 pub use attributes::{Attributes, text, texts};
 pub use digests::{DigestStore, digest};
-pub use faults::Faults;
 pub use interpreter::Interpreter;
+pub use invocation::Faults;
 pub use invocation::{Invocation, StartError, examine_interpreter, set_environment};
 pub use sensitive::{HIDDEN, Sensitive, escaped};
 

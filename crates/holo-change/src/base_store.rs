@@ -3,19 +3,19 @@
 
 mod succession;
 
-pub use succession::{Legacy, Orphan, Records, Things};
-
-use crate::error::{PathError, Result};
+use crate::error::{Notices, PathError, Result};
 use crate::locations::{Locations, SharedDatabase};
-use crate::notices::Notices;
 use holo_protocol::report::{Action, Asset, EntityReport};
-pub use holo_state::ChangeCounter;
-pub(crate) use holo_state::RecordChange;
 use holo_state::{Durability, StateError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
+
+pub use succession::{Legacy, Orphan, Records, Things};
+
+pub use holo_state::ChangeCounter;
+pub(crate) use holo_state::RecordChange;
 
 /// The records of the entities of a plugin.
 #[derive(Clone, Debug)]

@@ -4,10 +4,9 @@
 //! saved before they save it, so that a killed run leaves no unreferenced ones.
 
 use crate::error::{PathError, Result};
-use crate::hex::hex;
 use crate::image::{Image, Unmanageable};
 use crate::path_handle::{Durability, PathHandle, TEMPORARY, Tree};
-use crate::paths::path_bytes;
+use crate::paths::{hex, path_bytes};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! I/O errors in the format of version 3: `open PATH: permission denied`.
 
-pub use holo_protocol::words::reason;
 use holo_state::StateError;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use holo_protocol::words::reason;
 
 /// A failed operation on a path.
 #[derive(Debug)]
@@ -70,4 +71,13 @@ pub type Result<T> = std::result::Result<T, PathError>;
 /// Adds an operation and a path to the error of a system call.
 pub(crate) fn at<'a, E: Into<io::Error>>(operation: &'static str, path: &'a Path) -> impl FnOnce(E) -> PathError + 'a {
     move |error| PathError::new(operation, path, error)
+}
+
+/// Receives notices, and formats them.
+pub trait Notices {
+    /// Reports an unreadable record, which is left unchanged.
+    fn unreadable_record(&mut self, error: &PathError);
+
+    /// Reports that an entity has taken over the object of another one.
+    fn taken_over(&mut self, by: &str, from: &str);
 }

@@ -6,15 +6,12 @@
 mod change;
 mod recovery;
 
-pub use change::ImageChange;
-pub use recovery::Recovery;
-
 use crate::error::Result;
-use crate::hex::hex;
 use crate::image::Image;
 use crate::locations::Locations;
 use crate::open_files::are_open_for_writing;
 use crate::path_handle::{Durability, PathHandle, Tree};
+use crate::paths::hex;
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -22,6 +19,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use change::ImageChange;
+pub use recovery::Recovery;
 
 /// The directory of the original images, in the state directory.
 pub const BASE: &str = "base";

@@ -14,16 +14,13 @@ pub mod base_store;
 pub mod bases;
 mod canonical;
 pub mod claims;
-mod copying;
 mod directory;
 pub mod error;
 mod group;
-mod hex;
 mod image;
 pub mod image_store;
 mod locations;
 pub mod manifest;
-mod notices;
 mod open_files;
 mod overwriting;
 mod path_handle;
@@ -37,18 +34,18 @@ mod unchanged;
 
 pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
+pub use error::Notices;
 pub use error::PathError;
 pub use group::{Results, Step, Store, Unsynced, commit};
-pub use hex::hex;
 pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
 pub use locations::Locations;
-pub use notices::Notices;
 pub use open_files::are_open_for_writing;
 pub use overwriting::is_between;
 pub use path_handle::{
     Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, is_without_acls, set_ownership,
     set_ownership_of_new,
 };
+pub use paths::hex;
 pub use paths::{join, path_bytes};
 pub use resolution::{Links, Resolved};
 pub use shares::{in_shares, one_by_one};

@@ -4,20 +4,8 @@ mod directories;
 mod durability;
 mod extended_attributes;
 mod file_stat;
-mod removal;
 mod replacement;
 mod tree;
-
-pub use directories::{set_ownership, set_ownership_of_new};
-pub use durability::Durability;
-pub(crate) use durability::Touched;
-pub(crate) use extended_attributes::{ACCESS_ACL, DEFAULT_ACL, SELINUX, remove as remove_attribute};
-pub use extended_attributes::{ExtendedAttributes, is_without_acls};
-pub use file_stat::{FileStat, Kind};
-pub(crate) use removal::remove_all;
-pub use replacement::OnDisk;
-use tree::Directory;
-pub use tree::Tree;
 
 use crate::directory;
 use crate::error::{PathError, Result};
@@ -32,6 +20,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tree::Directory;
+
+pub use directories::{set_ownership, set_ownership_of_new};
+pub use durability::Durability;
+pub(crate) use durability::Touched;
+pub(crate) use extended_attributes::{ACCESS_ACL, DEFAULT_ACL, SELINUX, remove as remove_attribute};
+pub use extended_attributes::{ExtendedAttributes, is_without_acls};
+pub use file_stat::{FileStat, Kind};
+pub use replacement::OnDisk;
+pub(crate) use replacement::remove_all;
+pub use tree::Tree;
 
 /// The maximum length of a file name.
 const NAME_MAX: usize = 255;

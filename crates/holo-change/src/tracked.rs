@@ -29,10 +29,8 @@ mod contents;
 mod decision;
 mod entity_change;
 mod held;
-mod in_place;
 mod intents;
 mod made_directories;
-mod progress;
 mod recovery;
 mod restore;
 mod state;
@@ -40,6 +38,17 @@ mod steps;
 mod stores;
 mod takeover;
 mod tracks;
+
+use crate::base_store::BaseStore;
+use crate::canonical::CanonicalPaths;
+use crate::error::Result;
+use crate::image::Stamp;
+use crate::locations::Locations;
+use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
+use crate::paths::{fingerprint, path_bytes, without_root};
+use holo_protocol::FilePair;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
@@ -51,18 +60,8 @@ pub use state::{Attributes, State, Unmanaged};
 pub use stores::{EditedFiles, Overlays};
 pub use tracks::{HasTracks, Origin, Track, Tracks};
 
-use crate::base_store::BaseStore;
-use crate::canonical::CanonicalPaths;
-use crate::error::Result;
-use crate::image::Stamp;
-use crate::locations::Locations;
-use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
-use crate::paths::{fingerprint, path_bytes, without_root};
 pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath};
-use holo_protocol::FilePair;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 pub(crate) use stores::PluginStore;
 
 const CONTENTS: &str = "contents";

@@ -24,8 +24,6 @@
 
 mod adoption;
 mod change;
-mod difference;
-mod error;
 mod foreign;
 mod location;
 mod owned_tree;
@@ -34,18 +32,10 @@ mod plan;
 mod preview;
 mod staging;
 
-pub use adoption::Adoption;
-pub use change::{NewVersion, TreeChange};
-pub use difference::ChangedEntry;
-pub use error::TreeError;
-pub use owned_tree::{Drift, OwnedTree};
-pub use owners::{PathOwners, TreeOwner};
-pub use preview::PendingEntry;
-pub use staging::StagedTree;
-
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::Result;
+use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::manifest::{EntryKind, FileDigests, ManifestEntry, ManifestRecord, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
@@ -54,6 +44,14 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use adoption::Adoption;
+pub use change::{NewVersion, TreeChange};
+pub use location::TreeError;
+pub use owned_tree::{Drift, OwnedTree};
+pub use owners::{PathOwners, TreeOwner};
+pub use preview::PendingEntry;
+pub use staging::StagedTree;
 
 /// The trees of a plugin's entities.
 #[derive(Clone)]
@@ -197,5 +195,45 @@ impl TreeStore {
     /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.bases.tidy()
+    }
+}
+
+/// A path that was changed or removed since its installation.
+#[derive(Clone, Debug)]
+pub struct ChangedEntry {
+    /// The canonical path.
+    pub path: PathBuf,
+    /// The installed entry.
+    pub made: ManifestEntry,
+    /// The current entry; `None` if the path does not exist, or is a special file.
+    pub found: Option<ManifestEntry>,
+    /// The path of the current file, if its directory exists: that of the overlay's base if there is an overlay on the
+    /// path.
+    pub location: Option<PathHandle>,
+}
+
+impl OwnedTree {
+    /// Returns the paths that a user has changed or removed since their installation. Empty for a partly installed
+    /// version, because it is unknown which of its paths were installed.
+    ///
+    /// # Errors
+    /// If a path cannot be read.
+    pub fn changed(&self) -> Result<Vec<ChangedEntry>> {
+        let mut changed = Vec::new();
+        let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return Ok(changed) };
+        let own = &self.location;
+        for (path, states) in &manifest.entries {
+            let Some(made) = states.last().filter(|_| !manifest.waiting.contains(path)) else { continue };
+            let location = own.directory.as_ref().map(|directory| own.at(directory, path));
+            if let Some(location) = &location
+                && let Some(stamp) = Stamp::of(location)?
+                && own.is_ours(path, (location, &stamp), states, false)?
+            {
+                continue;
+            }
+            let found = location.as_ref().map(|location| own.store.entry(location)).transpose()?.flatten();
+            changed.push(ChangedEntry { path: own.full(path), made: made.clone(), found, location });
+        }
+        Ok(changed)
     }
 }

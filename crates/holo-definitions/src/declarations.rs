@@ -1,8 +1,7 @@
 //! Tables that define no entity, but declare properties for all definitions of the plugin, in any file.
 
 use crate::definition::Invalid;
-use crate::finding::Finding;
-use crate::location::Location;
+use crate::finding::{Finding, Location};
 use crate::naming::{self, NameError, NameKeys};
 use crate::source::Sources;
 use crate::stack::plain;

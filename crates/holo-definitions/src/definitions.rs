@@ -8,14 +8,10 @@ mod reader;
 mod several;
 mod unread;
 
-pub use known_files::KnownFiles;
-pub use several::{DefinitionSet, read_several, read_some_of_several};
-
 use crate::common::CommonKeys;
 use crate::declarations::{Declaration, Declarations, NoDeclaration};
 use crate::definition::{Definition, Invalid};
-use crate::finding::{DefinitionError, Finding};
-use crate::location::Location;
+use crate::finding::{DefinitionError, Finding, Location};
 use crate::receive::{Hindrance, Received};
 use crate::resource_dirs::ResourceDirs;
 use crate::templates::Templates;
@@ -24,6 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use unread::UnreadIds;
+
+pub use known_files::KnownFiles;
+pub use several::{DefinitionSet, read_several, read_some_of_several};
 
 /// All definitions of one type.
 #[derive(Debug)]

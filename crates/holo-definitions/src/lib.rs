@@ -38,17 +38,13 @@
 
 mod command;
 mod common;
-mod compact_table;
 mod declarations;
 mod definition;
 mod definitions;
 mod document;
-mod exposed;
 mod finding;
 mod glob;
 mod hidden;
-mod located_error;
-mod location;
 mod naming;
 mod outline;
 pub mod reading;
@@ -61,8 +57,6 @@ mod source;
 mod stack;
 mod tables;
 mod templates;
-#[cfg(test)]
-mod testing;
 mod tolerant;
 mod untyped;
 pub mod values;
@@ -73,12 +67,12 @@ pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, KnownFiles, read_several, read_some_of_several};
 pub use document::{DocumentError, parse_document, read_document};
-pub use exposed::exposed_files;
+pub use finding::LocatedError;
+pub use finding::Location;
 pub use finding::{DefinitionError, Finding};
 pub use glob::{Glob, GlobError, Globs};
+pub use hidden::exposed_files;
 pub use holo_protocol::duration;
-pub use located_error::LocatedError;
-pub use location::Location;
 pub use naming::{NameError, NameKeys};
 pub use outline::{OutlinedTable, TableId};
 pub use receive::{Candidate, Filled, Keys, ReceiveError, fill_with};
@@ -97,3 +91,6 @@ pub mod readers {
     pub use crate::common::DurationSchema;
     pub use crate::common::{ScheduleTable, duration, interval, schedule};
 }
+
+#[cfg(test)]
+mod testing;

@@ -1,12 +1,10 @@
 //! Definition files, and locations in them.
 
-use crate::compact_table::CompactTable;
-use crate::finding::{DefinitionError, Finding};
-use crate::located_error::LocatedError;
-use crate::location::Location;
+use crate::finding::{DefinitionError, Finding, LocatedError, Location};
 use crate::outline::{OutlinedTable, Role, outline};
 use crate::reading::{is_duplicate, syntax};
 use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
+use crate::tables::CompactTable;
 use crate::templates::{MISTAKE, Rendered, Templates};
 use std::fs::{self, Metadata};
 use std::io;

@@ -1,8 +1,8 @@
 //! Merges one definition from several files: complementary values are merged, contradictions are errors.
 
 use crate::common;
-use crate::compact_table::CompactTable;
 use crate::source::Sources;
+use crate::tables::CompactTable;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};

@@ -1,8 +1,10 @@
 //! The tables of a file by name.
 
 use crate::similar::similar;
+use std::borrow::Cow;
+use std::ops::Range;
 use toml::Spanned;
-use toml::de::{DeArray, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// A key of a file that is not a valid table, with the form to use instead.
 #[derive(Debug, thiserror::Error)]
@@ -49,3 +51,22 @@ fn expected_table(key: &str, known: &[&'static str]) -> String {
         }
     }
 }
+
+/// A table without spare capacity. A map reserves room for more entries, and there may be very many tables.
+pub(crate) struct CompactTable<'s> {
+    span: Range<usize>,
+    entries: Box<[Entry<'s>]>,
+}
+
+impl<'s> CompactTable<'s> {
+    pub(crate) fn new(table: Spanned<DeTable<'s>>) -> CompactTable<'s> {
+        CompactTable { span: table.span(), entries: table.into_inner().into_iter().collect() }
+    }
+
+    pub(crate) fn into_table(self) -> Spanned<DeTable<'s>> {
+        Spanned::new(self.span, self.entries.into_iter().collect())
+    }
+}
+
+/// A key and its value.
+type Entry<'s> = (Spanned<Cow<'s, str>>, Spanned<DeValue<'s>>);

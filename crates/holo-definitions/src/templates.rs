@@ -1,6 +1,6 @@
 //! The template and expression engine used by definitions.
 
-use crate::located_error::LocatedError;
+use crate::finding::LocatedError;
 use std::ops::Range;
 
 /// The message for an error that must not be shown.

@@ -1,7 +1,6 @@
 //! Helpers for the tests of this crate.
 
-use crate::finding::Finding;
-use crate::located_error::LocatedError;
+use crate::finding::{Finding, LocatedError};
 use crate::templates::{Rendered, Templates};
 use std::fmt::Write as _;
 use std::path::Path;

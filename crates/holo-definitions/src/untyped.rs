@@ -2,9 +2,8 @@
 
 use crate::common::{self, CommonKeys};
 use crate::definition::Invalid;
-use crate::finding::{DefinitionError, Finding};
+use crate::finding::{DefinitionError, Finding, Location};
 use crate::hidden;
-use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
 use crate::receive::{Candidate, Received, fill_untyped};
 use crate::resource_dirs::ResourceDirs;
@@ -14,9 +13,8 @@ use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 /// The keys that may contain the name, in order of precedence.
 const NAME_KEYS: [&str; 2] = ["name", "path"];

@@ -5,7 +5,6 @@ mod attempts;
 mod checksum;
 mod checksum_cache;
 mod error;
-mod forward;
 mod http;
 mod local;
 mod partial;

@@ -1,8 +1,9 @@
 //! Conversions from the types of the plugin interface.
 
-use crate::{Action, Asset, Controls, Edges, HealthState, Level, Stream, Text};
+use crate::{Action, HealthState, Level, Stream, Text, is_false};
 use bstr::BString;
 use holo_protocol::session;
+use serde::{Deserialize, Serialize};
 
 impl<'a> From<&'a holo_protocol::Action> for Action<'a> {
     fn from(action: &'a holo_protocol::Action) -> Self {
@@ -71,4 +72,80 @@ impl From<session::Stream> for Stream {
             session::Stream::Stderr => Stream::Stderr,
         }
     }
+}
+
+#[cfg(test)]
+use schemars::JsonSchema;
+
+/// An entity's edges, as declared by its plugin. Empty ones are omitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Edges<'a> {
+    /// The IDs of entities that it comes after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Text<'a>>,
+    /// The IDs of entities that it comes before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Text<'a>>,
+    /// The IDs of entities that must be in their desired state first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<Text<'a>>,
+    /// The IDs of entities that refresh it when they change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscribes: Vec<Text<'a>>,
+    /// The IDs of entities that it refreshes when it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notifies: Vec<Text<'a>>,
+    /// The assets that it provides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provides: Vec<Asset<'a>>,
+    /// The assets that it needs from other entities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Asset<'a>>,
+    /// The assets that only it may define.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owns: Vec<Asset<'a>>,
+    /// Paths where a change may mean drift.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<Text<'a>>,
+    /// True if the entity has no definition any more.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub orphan: bool,
+}
+
+/// Limits on when, and how often, an entity may be checked or changed, in the forms of scan reports.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Controls {
+    /// True if the entity is only checked, never changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub noop: bool,
+    /// The interval in seconds at which a watch checks the entity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<f64>,
+    /// The maximum number of repairs by a watch in a period, such as `3/10m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// A name, and the maximum number of entities with this name that are worked on concurrently, such as `db:2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semaphore: Option<String>,
+    /// The times at which the entity may be changed, such as `hours=2-5 days=mon-fri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+}
+
+impl Edges<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Edges::default()
+    }
+}
+
+/// An asset that an entity provides, needs or owns.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Asset<'a> {
+    /// A kind such as `path` or `user`.
+    pub kind: Text<'a>,
+    /// A value such as `/etc/motd`.
+    pub value: Text<'a>,
 }

@@ -1,10 +1,11 @@
 //! Generations and their differences.
 
 use crate::{Text, is_false};
-#[cfg(test)]
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// A generation: the saved inputs of a run that made changes.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -2,10 +2,11 @@
 
 use crate::tally::Tally;
 use crate::{Refusal, Text};
-#[cfg(test)]
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// A recorded run.
 #[derive(Clone, Debug, Deserialize, Serialize)]

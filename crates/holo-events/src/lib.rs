@@ -12,21 +12,23 @@
 //! # Ok::<(), holo_events::LineError>(())
 //! ```
 
-mod edges;
 mod error;
 mod from_protocol;
 mod generation;
 mod history;
 mod line;
 mod tally;
-#[cfg(test)]
-mod tests;
 mod text;
 mod why;
 mod writer;
 
-pub use edges::{Asset, Controls, Edges};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
 pub use error::LineError;
+pub use from_protocol::Asset;
+pub use from_protocol::Controls;
+pub use from_protocol::Edges;
 pub use generation::{GenerationLine, InputChange, InputDiffLine, InputDifference};
 pub use history::{DiffLine, RecordLine, RunLine};
 pub use line::Line;
@@ -37,8 +39,6 @@ pub use writer::Writer;
 
 #[cfg(test)]
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// The version of the lines, with which each of them starts.
 pub const VERSION: u8 = 1;
@@ -148,3 +148,6 @@ pub fn seconds(duration: Duration) -> f64 {
 fn is_false(value: &bool) -> bool {
     !value
 }
+
+#[cfg(test)]
+mod tests;

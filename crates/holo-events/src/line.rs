@@ -4,10 +4,11 @@ use crate::{
     Action, Controls, Edges, GenerationLine, HealthState, Information, InputDiffLine, Level, LineError, Outcome,
     RecordLine, Refusal, RunLine, Stream, Tally, Text, VERSION, WhyLine, Writer, is_false,
 };
-#[cfg(test)]
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// A line of the output of `holo --json`; `event` is its type.
 ///

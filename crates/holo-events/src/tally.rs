@@ -1,10 +1,11 @@
 //! Numbers of entities by result.
 
-use super::Outcome;
-#[cfg(test)]
-use schemars::JsonSchema;
+use crate::Outcome;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// The number of entities by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -1,10 +1,11 @@
 //! The line that explains an entity or path.
 
-use super::{Information, Text};
-#[cfg(test)]
-use schemars::JsonSchema;
+use crate::{Information, Text};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// An entity, or an unmanaged path.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -2,11 +2,12 @@
 
 use crate::Text;
 use bstr::ByteSlice;
-#[cfg(test)]
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
+
+#[cfg(test)]
+use schemars::JsonSchema;
 
 /// A process that modified a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

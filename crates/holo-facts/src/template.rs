@@ -1,19 +1,18 @@
 //! Templates and expressions over facts and data.
 
 mod filters;
-mod lazy;
 mod toml_strings;
-
-pub(crate) use lazy::failed;
-pub(crate) use toml_strings::escape_in_strings;
 
 use crate::key;
 use holo_definitions::LocatedError;
 use holo_process::words::reason;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Rest, Serde, ValueKind};
+use minijinja::value::{Enumerator, Object, Rest, Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
-use std::io;
+use std::sync::{Arc, OnceLock};
+use std::{fmt, io};
+
+pub(crate) use toml_strings::escape_in_strings;
 
 /// Renders templates. Undefined names are errors, values are not rendered recursively, and there is no escaping.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Templates {
         name: &'static str,
         find: impl Fn() -> Result<Value, LocatedError> + Send + Sync + 'static,
     ) -> Templates {
-        self.environment.add_global(name, Value::from_object(lazy::Table::new(find)));
+        self.environment.add_global(name, Value::from_object(Table::new(find)));
         self
     }
 
@@ -238,6 +237,53 @@ fn describe(error: &Error) -> String {
         }
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
+    }
+}
+
+/// A table that is computed on first use.
+struct Table<F> {
+    find: F,
+    found: OnceLock<Result<Value, LocatedError>>,
+}
+
+impl<F: Fn() -> Result<Value, LocatedError>> Table<F> {
+    fn new(find: F) -> Table<F> {
+        Table { find, found: OnceLock::new() }
+    }
+
+    fn found(&self) -> Result<&Value, &LocatedError> {
+        self.found.get_or_init(&self.find).as_ref()
+    }
+}
+
+/// Converts an error into one of the template engine.
+pub(crate) fn failed(error: &LocatedError) -> Error {
+    Error::new(ErrorKind::InvalidOperation, error.to_string())
+}
+
+impl<F> fmt::Debug for Table<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Table")
+    }
+}
+
+impl<F: Fn() -> Result<Value, LocatedError> + Send + Sync + 'static> Object for Table<F> {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match self.found() {
+            Ok(table) => table.get_item(key).ok().filter(|value| !value.is_undefined()),
+            // The engine reports the error where the value is used.
+            Err(error) => Some(Value::from(failed(error))),
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        match self.found() {
+            Ok(table) => match table.try_iter() {
+                Ok(keys) => Enumerator::Values(keys.collect()),
+                Err(_) => Enumerator::NonEnumerable,
+            },
+            Err(error) => Enumerator::Values(vec![Value::from(failed(error))]),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Applying or checking independent entities concurrently.
 
-use crate::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict};
+use crate::index::{Table, define_index};
+use crate::{Applied, Entity, Host, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict};
 use holo_protocol::{Progress, Sent};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
@@ -154,6 +155,71 @@ impl<R> Sink for ThreadAnswers<R> {
 
     fn keep(&mut self, text: &str) {
         self.tell(self.place, News::Keep(text.to_owned()));
+    }
+}
+
+/// Applies one entity as a set of its own, and returns its result.
+pub fn apply_one<'e, E>(
+    entity: &'e E,
+    mode: Mode<'e>,
+    output: &mut Output<'_>,
+    apply: impl FnOnce(&[Job<'e, E>], &mut dyn SetAnswers),
+) -> Applied {
+    let mut answer = Answer { output: output.again(), applied: Applied::FAILED };
+    apply(&[Job { entity, mode }], &mut answer);
+    answer.applied
+}
+
+/// Receives the answer for a set of one entity.
+struct Answer<'a> {
+    output: Output<'a>,
+    applied: Applied,
+}
+
+impl SetAnswers for Answer<'_> {
+    fn begin(&mut self, _: usize) {}
+
+    fn output(&mut self, _: usize) -> Output<'_> {
+        self.output.again()
+    }
+
+    fn end(&mut self, _: usize, applied: Applied) {
+        self.applied = applied;
+    }
+}
+
+define_index! {
+    /// The index of an entity in a subset.
+    pub PartIndex
+}
+
+/// Receives the answers for a subset, by the index of the entity in the subset.
+pub struct Part<'a, R> {
+    /// The index in the set for each entity of the subset.
+    pub places: Table<PartIndex, usize>,
+    /// Receives the answers for the set.
+    pub answers: &'a mut dyn SetAnswers<R>,
+}
+
+impl<R> SetAnswers<R> for Part<'_, R> {
+    fn begin(&mut self, place: usize) {
+        self.answers.begin(self.places[PartIndex::from(place)]);
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.answers.output(self.places[PartIndex::from(place)])
+    }
+
+    fn end(&mut self, place: usize, result: R) {
+        self.answers.end(self.places[PartIndex::from(place)], result);
+    }
+
+    fn hold_back(&mut self) {
+        self.answers.hold_back();
+    }
+
+    fn flush(&mut self) {
+        self.answers.flush();
     }
 }
 

@@ -183,7 +183,7 @@ fn listed<P: Plugin>(
 
 /// Returns the lines with all diagnoses of the plugin.
 fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec<u8> {
-    let common = crate::diagnoses::common(host);
+    let common = crate::plugin::common(host);
     common.iter().chain(&plugin.doctor(host, output)).map(Diagnosis::to_line).collect::<Vec<_>>().concat()
 }
 

@@ -1,20 +1,12 @@
 //! A running program that receives requests and returns answers.
 
-mod ending;
-mod limits;
-
-pub use ending::end_together;
-pub use limits::{Deadline, Limits};
-
-use crate::ProgramError;
 use crate::channel::Channel;
-use crate::child::Child;
+use crate::child::{Child, wait_for_any};
 use crate::ended::{Status, Tail};
 use crate::error::ConversationError;
-use crate::groups;
-use crate::lines::Lines;
 use crate::program::{Input, Program};
 use crate::start::Reach;
+use crate::{ProgramError, groups};
 use rustix::process::Signal;
 use std::io;
 use std::time::{Duration, Instant};
@@ -303,5 +295,183 @@ impl Conversation {
         let status = self.child.finish(self.grace).map_err(ConversationError::Lost)?;
         self.status = Some(status);
         Ok(status)
+    }
+}
+
+/// Ends several conversations within a time limit, and returns the status of each program.
+///
+/// Pending requests are written, then the inputs are closed, which tells the programs to exit. After half of the time,
+/// the process groups of programs that are still running receive SIGTERM; at the end, the remaining groups are killed.
+/// Lines of standard error are passed to `heard` with the index of the conversation.
+///
+/// Background processes of a program that exits in time keep running.
+pub fn end_together(
+    mut conversations: Vec<Conversation>,
+    within: Duration,
+    heard: &mut dyn FnMut(usize, &[u8]),
+) -> Vec<Result<Status, ConversationError>> {
+    for conversation in &mut conversations {
+        conversation.child.end_input();
+    }
+    let now = Instant::now();
+    await_ends(&mut conversations, now.checked_add(within / 2), heard);
+    for conversation in running(&mut conversations) {
+        conversation.child.signal(Signal::TERM);
+    }
+    await_ends(&mut conversations, now.checked_add(within), heard);
+    for conversation in running(&mut conversations) {
+        conversation.child.signal(Signal::KILL);
+    }
+    let conversations = conversations.iter_mut().enumerate();
+    let end = |(index, conversation): (usize, &mut Conversation)| match conversation.status {
+        Some(status) => Ok(status),
+        None => conversation.reap(&mut |line| heard(index, line)),
+    };
+    conversations.map(end).collect()
+}
+
+/// Returns the conversations whose programs are running.
+fn running(conversations: &mut [Conversation]) -> impl Iterator<Item = &mut Conversation> {
+    conversations.iter_mut().filter(|conversation| conversation.status.is_none() && !conversation.child.has_exited())
+}
+
+/// Waits until all programs have ended, or until a point in time.
+fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard: &mut dyn FnMut(usize, &[u8])) {
+    while until.is_none_or(|until| Instant::now() < until) {
+        let mut children: Vec<&mut Child> =
+            running(conversations).map(|conversation| &mut conversation.child).collect();
+        // Programs that cannot be waited for are killed.
+        if children.is_empty() || wait_for_any(&mut children, until, &[]).is_err() {
+            return;
+        }
+        for (index, conversation) in conversations.iter_mut().enumerate() {
+            if conversation.status.is_none() {
+                conversation.take(&mut |line| heard(index, line));
+                // Further answers are discarded.
+                conversation.answers.take_rest();
+            }
+        }
+    }
+}
+
+/// The maximum sizes of the output of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum length of a line in bytes, without the newline; 1 MiB by default.
+    pub line: usize,
+    /// Maximum length of the answer to one request in bytes; 16 MiB by default.
+    pub answer: usize,
+}
+
+/// The point in time until which an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    limit: Duration,
+    /// `None` if it is beyond the range of the clock.
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    /// Returns the deadline after this duration from now.
+    #[must_use]
+    pub fn after(limit: Duration) -> Deadline {
+        Deadline { limit, at: Instant::now().checked_add(limit) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| Instant::now() >= at)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { line: 1 << 20, answer: 16 << 20 }
+    }
+}
+
+/// Received bytes that have not been returned as lines.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    bytes: Vec<u8>,
+    /// The start of the next line.
+    start: usize,
+    /// There is no newline before this index.
+    searched: usize,
+}
+
+impl Lines {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Returns the next complete line, without its newline.
+    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+        let end = self.end()?;
+        let start = std::mem::replace(&mut self.start, end + 1);
+        self.searched = self.start;
+        self.bytes.get(start..end)
+    }
+
+    /// Returns the number of bytes of the next line that have been received.
+    pub(crate) fn next_length(&mut self) -> usize {
+        self.end().unwrap_or(self.bytes.len()) - self.start
+    }
+
+    /// Returns true if the next line is complete.
+    pub(crate) fn has_next(&mut self) -> bool {
+        self.end().is_some()
+    }
+
+    /// Removes and returns the received part of the next line.
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.bytes.split_off(self.start);
+        *self = Lines::default();
+        rest
+    }
+
+    /// Returns the index of the next newline.
+    fn end(&mut self) -> Option<usize> {
+        let found = self.bytes.get(self.searched..)?.iter().position(|&byte| byte == b'\n');
+        self.searched = found.map_or(self.bytes.len(), |found| self.searched + found);
+        found.map(|_| self.searched)
+    }
+}
+
+#[cfg(test)]
+mod lines_tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_whatever_the_pieces() {
+        let text = b"one\n\ntwo \r\nthree\nrest";
+        for size in 1..=text.len() {
+            let (mut lines, mut seen) = (Lines::default(), Vec::new());
+            for piece in text.chunks(size) {
+                lines.push(piece);
+                while let Some(line) = lines.next() {
+                    seen.push(line.to_vec());
+                }
+                assert!(!lines.has_next());
+            }
+            assert_eq!(seen, [&b"one"[..], b"", b"two \r", b"three"], "{size}");
+            assert_eq!(lines.next_length(), 4);
+            assert_eq!(lines.take_rest(), b"rest");
+            assert_eq!((lines.next_length(), lines.next()), (0, None));
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_line_is_known_before_it_is_taken() {
+        let mut lines = Lines::default();
+        lines.push(b"four\nse");
+        assert_eq!((lines.next_length(), lines.next()), (4, Some(&b"four"[..])));
+        assert_eq!((lines.next_length(), lines.next()), (2, None));
+        lines.push(b"ven\n");
+        assert_eq!((lines.next_length(), lines.next()), (5, Some(&b"seven"[..])));
     }
 }

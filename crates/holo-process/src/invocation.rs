@@ -1,7 +1,10 @@
 //! The internal commands of our own binary, and the descriptors that it inherits.
 
 use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, io};
 
 /// The path of the running binary, even if the file was moved or deleted.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
@@ -41,4 +44,22 @@ pub fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Replaces this process with a new instance of the same program, with the same arguments and an additional environment
+/// variable. This is meant for settings that must be made before a program starts.
+///
+/// The process keeps its PID and its inheritable descriptors. All other state is lost, so this must be called before
+/// any state that needs cleanup exists. Returns only on failure, with the error.
+#[must_use]
+pub fn start_again(variable: &str, value: &str) -> io::Error {
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut arguments = env::args_os();
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(&program);
+    command.arg0(arguments.next().unwrap_or_else(|| program.into()));
+    command.args(arguments).env(variable, value).exec()
 }

@@ -3,28 +3,35 @@
 //! Changing the identity of a process between fork and exec requires unsafe code. A process that is started for this
 //! purpose can do it with safe calls.
 
+use crate::ended::end_by;
 use crate::identity::Credentials;
 use crate::invocation::{CARRIED, HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
-use crate::shell::by_shell_if_need_be;
-use crate::supervisor::Supervisor;
+use crate::program::by_shell_if_need_be;
 use crate::tree::signal_all_of;
 use crate::watcher::{Told, listen};
 use crate::{holder, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, setsid, test_kill_process_group};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit, set_child_subreaper, setrlimit, setsid,
+    test_kill_process_group, wait,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capability_is_in_bounding_set, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time that a guarded group has to exit before it is killed.
@@ -212,4 +219,59 @@ fn watch() {
     }
     leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::KILL));
     std::process::exit(0);
+}
+
+/// The state of a supervisor, which is set up before the program is started.
+pub(crate) struct Supervisor {
+    /// True if the program was told to terminate.
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Supervisor {
+    /// Makes this process the subreaper of its descendants.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn new(ignored_signals: u64) -> io::Result<Supervisor> {
+        // Any PID other than 0 enables it.
+        set_child_subreaper(Some(Pid::INIT))?;
+        let is_ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            // A caught signal has its default action in the program; an ignored one remains ignored.
+            if ignored_signals & (1 << (signal - 1)) == 0 {
+                signal_hook::flag::register(signal, Arc::clone(&is_ending))?;
+            }
+        }
+        Ok(Supervisor { is_ending })
+    }
+
+    /// Waits for the program, and exits with its status. If the program was told to terminate, waits for all processes
+    /// that it has started. Descriptors up to `last` are closed.
+    pub(crate) fn oversee(&self, program: &Child, last: RawFd) -> ! {
+        // Inherited descriptors would keep the readers of their pipes waiting.
+        for number in 0..=last {
+            let _ = nix::unistd::close(number);
+        }
+        let own = Pid::from_child(program);
+        let mut end = None;
+        loop {
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) if pid == own => {
+                    end = Some(status);
+                    if !self.is_ending.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        if let Some(signal) = end.and_then(WaitStatus::terminating_signal) {
+            // The program has already dumped its core, if enabled.
+            let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
+            let _ = setrlimit(Resource::Core, limit);
+            end_by(signal);
+        }
+        std::process::exit(end.and_then(WaitStatus::exit_status).unwrap_or(1));
+    }
 }

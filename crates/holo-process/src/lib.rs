@@ -23,7 +23,6 @@
 //! left its process group or session, and those whose parent has exited. For this purpose, a small supervisor process
 //! is inserted between this process and each program with a timeout.
 
-mod again;
 mod channel;
 mod child;
 mod conversation;
@@ -34,20 +33,14 @@ mod holder;
 mod identity;
 mod invocation;
 mod launcher;
-mod lines;
-mod lookup;
-mod outgoing;
 mod prepared;
 mod process;
 mod program;
 mod running;
-mod shell;
 mod start;
-mod supervisor;
 mod tree;
 mod watcher;
 
-pub use again::start_again;
 pub use channel::Channel;
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
@@ -57,8 +50,9 @@ pub use holder::{hold_lock, release_lock};
 pub use holo_protocol::{session::Stream, words};
 pub use identity::Identity;
 pub use invocation::ignored_signals;
+pub use invocation::start_again;
 pub use launcher::serve_if_asked;
-pub use lookup::SYSTEM_PATH;
 pub use prepared::{Prepared, prepare};
 pub use process::{Event, Exit, Interrupt, Process};
 pub use program::Program;
+pub use program::SYSTEM_PATH;

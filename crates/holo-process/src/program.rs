@@ -1,9 +1,14 @@
 //! The description of a program to be run.
 
 use crate::Identity;
+use crate::error::StartError;
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
 use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -291,6 +296,57 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// The default search path for programs, in the format of `PATH`.
+pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Returns true if a name is a path, which is not searched.
+pub(crate) fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
+}
+
+/// Finds a program by name. Relative directories are skipped, because the result must not depend on the working
+/// directory.
+pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, StartError> {
+    let path = path.unwrap_or(OsStr::new(SYSTEM_PATH));
+    let mut not_executable = None;
+    for directory in std::env::split_paths(path).filter(|directory| directory.is_absolute() && !name.is_empty()) {
+        let candidate = directory.join(name);
+        if is_executable(&candidate) {
+            return Ok(candidate);
+        }
+        if candidate.is_file() {
+            not_executable = Some(candidate);
+        }
+    }
+    let name = name.display().to_string();
+    Err(match not_executable {
+        Some(path) => StartError::NotExecutable { name, path },
+        None => StartError::NotInPath { name },
+    })
+}
+
+fn is_executable(candidate: &Path) -> bool {
+    candidate.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+const SHELL: &str = "/bin/sh";
+
+/// Starts a program like execvp(3): if the kernel does not recognize its format, it is run by `/bin/sh`.
+///
+/// `start` receives the path to execute and, for the shell, the script to pass before the arguments.
+///
+/// # Errors
+/// Those of `start`.
+pub(crate) fn by_shell_if_need_be<T>(
+    path: &Path,
+    mut start: impl FnMut(&Path, Option<&Path>) -> io::Result<T>,
+) -> io::Result<T> {
+    match start(path, None) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => start(Path::new(SHELL), Some(path)),
+        started => started,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,5 +357,45 @@ mod tests {
         assert_eq!(shown(&["useradd", "--comment", "Jo Doe", "jo"]), "useradd --comment 'Jo Doe' jo");
         assert_eq!(shown(&["x", "", "it's", "$HOME"]), r"x '' 'it'\''s' '$HOME'");
         assert_eq!(shown(&["/bin/a_b", "a@b%c+d=e:f,g./h-i", "ä"]), "/bin/a_b a@b%c+d=e:f,g./h-i 'ä'");
+    }
+}
+
+#[cfg(test)]
+mod lookup_tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn finds_the_first_that_can_be_run() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = |directory: &str, mode: u32| {
+            let path = scratch.path().join(directory).join("tool");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let (plain, first) = (place("plain", 0o644), place("first", 0o755));
+        place("second", 0o755);
+        fs::create_dir_all(scratch.path().join("folder/tool")).unwrap();
+        let list = |names: &[&str]| std::env::join_paths(names.iter().map(|name| scratch.path().join(name))).unwrap();
+        let found = |path: &OsStr| find(OsStr::new("tool"), Some(path));
+        assert_eq!(found(&list(&["no-such", "folder", "plain", "first", "second"])).unwrap(), first);
+        let refused = found(&list(&["folder", "plain"])).unwrap_err().to_string();
+        assert_eq!(refused, format!("exec: \"tool\": {}: permission denied", plain.display()));
+        let missing = found(&list(&["folder"])).unwrap_err().to_string();
+        assert_eq!(missing, "exec: \"tool\": executable file not found in $PATH");
+    }
+
+    #[test]
+    fn what_is_here_is_found_nowhere() {
+        let here = std::env::current_dir().unwrap();
+        assert!(here.join("Cargo.toml").exists());
+        for path in ["", ".", ":", "../holo-process"] {
+            let found = find(OsStr::new("Cargo.toml"), Some(OsStr::new(path)));
+            assert!(matches!(found, Err(StartError::NotInPath { .. })), "{found:?}");
+        }
+        assert!(find(OsStr::new(""), None).is_err());
+        assert!(find(OsStr::new("sh"), None).is_ok());
     }
 }

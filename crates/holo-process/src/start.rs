@@ -6,9 +6,7 @@ use crate::groups::{self, Group};
 use crate::identity::Credentials;
 use crate::invocation::{EXTRA_FD, OURSELVES, REPORT_FD};
 use crate::launcher;
-use crate::lookup;
-use crate::program::{Input, Program};
-use crate::shell::by_shell_if_need_be;
+use crate::program::{self, Input, Program, by_shell_if_need_be};
 use command_fds::{CommandFdExt, FdMapping};
 use os_pipe::PipeReader;
 use rustix::fs::MemfdFlags;
@@ -133,7 +131,7 @@ fn launch(
 
 /// Returns the program's argument zero.
 fn own_name<'a>(program: &'a Program, path: &'a Path) -> &'a OsStr {
-    if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name }
+    if program::is_path(&program.name) { path.as_os_str() } else { &program.name }
 }
 
 /// Returns the environment of a program that a launcher starts.
@@ -170,7 +168,7 @@ fn group(program: &Program) -> Group {
 
 /// Returns the path of the program, independent of the working directory.
 fn resolve(program: &Program) -> Result<PathBuf, StartError> {
-    if lookup::is_path(&program.name) {
+    if program::is_path(&program.name) {
         let path = Path::new(&program.name);
         return match &program.directory {
             Some(directory) if path.is_relative() => std::path::absolute(directory.join(path))
@@ -180,8 +178,8 @@ fn resolve(program: &Program) -> Result<PathBuf, StartError> {
     }
     let ours = std::env::var_os("PATH");
     match program.variable("PATH") {
-        Some(given) => lookup::find(&program.name, Some(given.unwrap_or(OsStr::new("")))),
-        None => lookup::find(&program.name, ours.as_deref()),
+        Some(given) => program::find(&program.name, Some(given.unwrap_or(OsStr::new("")))),
+        None => program::find(&program.name, ours.as_deref()),
     }
 }
 

@@ -1,24 +1,17 @@
 //! Scan reports, which list entities as lines `KEY: VALUE`.
 
-mod asset;
 mod edges;
-mod line;
 mod outline;
-#[cfg(test)]
-mod tests;
-
-pub use asset::Asset;
-pub use edges::{Edges, Receipt, Written};
-pub use outline::{Outline, OutlinedReport, ReportReader};
-
 use crate::controls::{ControlError, Controls};
 use crate::environment::API_VERSION_4;
 use crate::words::one_line;
 use bstr::{BStr, BString, ByteSlice};
 use edges::EdgeLine;
-use line::Line;
 use outline::Meaning;
 use std::fmt;
+
+pub use edges::{Edges, Receipt, Written};
+pub use outline::{Outline, OutlinedReport, ReportReader};
 
 /// A plugin's report on one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,3 +253,102 @@ impl fmt::Display for Action {
         fmt::Display::fmt(&self.to_string_lossless(), f)
     }
 }
+
+/// An asset that an entity provides, needs or owns, identified by its kind and value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Asset<S = BString> {
+    /// A kind such as `path`, `user` or `package`. Assets of most kinds match if they are equal; a needed `path` is
+    /// provided by its nearest ancestor that any entity provides.
+    pub kind: S,
+    /// A value such as `/etc/motd`.
+    pub value: S,
+}
+
+impl Asset {
+    /// Returns an asset of this kind.
+    #[must_use]
+    pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
+        Asset { kind: kind.into(), value: value.into() }
+    }
+
+    /// Returns the text of an asset: its kind, a blank and its value.
+    #[must_use]
+    pub fn to_text(&self) -> BString {
+        [&self.kind[..], b" ", &self.value].concat().into()
+    }
+
+    /// Parses the text of an asset. Returns `None` if the kind or the value is missing.
+    #[must_use]
+    pub fn from_text(text: &[u8]) -> Option<Asset> {
+        let (kind, value) = text.split_once_str(" ").filter(|(kind, value)| !kind.is_empty() && !value.is_empty())?;
+        Some(Asset::new(kind, value))
+    }
+
+    /// Returns true if this asset equals the other one, or is a path below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Asset) -> bool {
+        if self.kind != other.kind || self.kind != "path" {
+            return self == other;
+        }
+        // Fast path: most paths are already normalised.
+        self.value == other.value || parts(&self.value).starts_with(&parts(&other.value))
+    }
+}
+
+/// Returns the components of a path, normalised lexically.
+fn parts(path: &[u8]) -> Vec<&BStr> {
+    let mut parts = Vec::new();
+    for part in path.split_str("/") {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part.as_bstr()),
+        }
+    }
+    parts
+}
+
+/// A line of a report.
+enum Line<'a> {
+    /// The start of an entity.
+    Entity(&'a BStr),
+    /// An attribute of the current entity.
+    Attribute { key: &'a BStr, value: &'a BStr, whole: &'a BStr },
+}
+
+impl<'a> Line<'a> {
+    /// Parses a line. Returns `None` for an empty one.
+    fn parse(line: &'a [u8]) -> Result<Option<Line<'a>>, ReportErrorKind> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let (key, value) = split_line(line).ok_or_else(|| ReportErrorKind::Syntax(line.into()))?;
+        let attribute = Line::Attribute { key, value, whole: line.into() };
+        Ok(Some(if key == ENTITY { Line::Entity(value) } else { attribute }))
+    }
+
+    /// Returns the valid lines of a text.
+    fn each(text: &'a [u8]) -> impl Iterator<Item = Line<'a>> {
+        text.split(|&byte| byte == b'\n').filter_map(|line| Line::parse(line).ok().flatten())
+    }
+
+    /// Returns the error for a line outside of any entity.
+    fn outside_entity(&self) -> ReportErrorKind {
+        let (Line::Entity(line) | Line::Attribute { whole: line, .. }) = *self;
+        ReportErrorKind::OutsideEntity(line.into())
+    }
+}
+
+/// Splits a line like `^\s*([^:]+): (.+)\s*$`, which is the definition in version 3: a value keeps its trailing blanks.
+fn split_line(line: &[u8]) -> Option<(&BStr, &BStr)> {
+    let colon = line.find_byte(b':')?;
+    let (key, rest) = line.split_at(colon);
+    let value = rest.strip_prefix(b": ")?;
+    let trimmed = key.trim_ascii_start();
+    // A key of only blanks is valid too: its last blank is the key.
+    let key = if trimmed.is_empty() { key.get(key.len().checked_sub(1)?..)? } else { trimmed };
+    (!value.is_empty()).then(|| (key.as_bstr(), value.as_bstr()))
+}
+
+#[cfg(test)]
+mod tests;

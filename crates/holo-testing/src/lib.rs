@@ -18,8 +18,6 @@ mod run;
 pub mod scenario;
 mod schema;
 pub mod scratch;
-pub mod signals;
-mod spawn;
 pub mod tree;
 
 pub use ends::{End, Ends};

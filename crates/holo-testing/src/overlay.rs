@@ -2,24 +2,23 @@
 
 mod boot;
 mod keeper;
-mod needs;
 
-pub use boot::NEEDS_TO_BOOT;
-pub use needs::{MOUNTS, NEEDS};
-
+use crate::binaries;
+use crate::error::{Context, fail, sure};
+use crate::processes::{self, succeeds};
+use crate::require::Need;
+use crate::run::{Run, capture};
+use bstr::BString;
+use holo_process::{Conversation, Program, SYSTEM_PATH};
+use keeper::{ASSEMBLE, begin};
 use std::ffi::{OsStr, OsString};
 use std::io::{Seek, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
-
-use bstr::BString;
-use holo_process::{Conversation, Program, SYSTEM_PATH};
 use tempfile::TempDir;
 
-use crate::error::{Context, fail, sure};
-use crate::run::{Run, capture};
-use crate::{binaries, spawn};
-use keeper::begin;
+pub use boot::NEEDS_TO_BOOT;
 
 /// Writes stdin to a file.
 const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$2" "$1""#;
@@ -203,7 +202,7 @@ impl Overlay {
     }
 
     fn program(&self, name: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Program {
-        let mut program = spawn::program("nsenter");
+        let mut program = processes::program("nsenter");
         program.args(self.namespaces).args(["--root", "--wd", "--target"]).arg(self.inside.to_string());
         program.arg("--").arg(name).args(arguments.iter().map(AsRef::as_ref));
         program.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
@@ -226,4 +225,33 @@ impl Background {
     pub fn end(self) {
         drop(self.0);
     }
+}
+
+/// The requirements of a test with an overlay, for [`trial`](crate::trial()).
+pub const NEEDS: &[Need] =
+    &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount"), CAN_BE_MADE];
+
+/// An [`Overlay`] of this machine can be created: not every kernel and container permits that to root.
+const CAN_BE_MADE: Need = Need::Trial("an overlay of /", can_be_made);
+
+/// A process can have its own mounts, which is impossible in a chroot whose `/` is not a mount point.
+pub const MOUNTS: Need = Need::Trial("mounts of its own", mounts_can_be_made);
+
+/// Tries it once, and caches the result.
+fn mounts_can_be_made() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| succeeds("unshare", &["--mount", "true"]))
+}
+
+/// Tries it once, and caches the result.
+fn can_be_made() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        tempfile::tempdir().is_ok_and(|directory| {
+            let assemble = format!("KEEP=:\n{ASSEMBLE}");
+            let directory = directory.path().as_os_str();
+            let arguments = ["--mount", "sh", "-ec", &assemble, "sh"].map(OsStr::new);
+            succeeds("unshare", &[&arguments[..], &[directory]].concat())
+        })
+    })
 }

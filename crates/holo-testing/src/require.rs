@@ -1,22 +1,18 @@
 //! Tests with requirements beyond the workspace, which are visibly skipped, or made to fail.
 
-use std::collections::BTreeMap;
-use std::env;
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread;
-
+use crate::binaries;
+use crate::error::{Context, IoError};
+use crate::processes::{self, succeeds};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
 use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
-
-use crate::error::{Context, IoError};
-use crate::spawn::succeeds;
-use crate::{binaries, processes, signals};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{env, fs, thread};
 
 /// If this variable is set and not empty, a test with unmet requirements fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
@@ -121,7 +117,7 @@ const LEFT_OUT_FILE: &str = "left-out";
 /// processes, they can determine which numbers belong to the same run: the last of these lines covers all tests.
 #[must_use]
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
-    signals::reset();
+    processes::reset();
     let conclusion = libtest_mimic::run(arguments, trials);
     let here = std::mem::take(&mut *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner));
     // A filtered run needs no summary.

@@ -1,17 +1,15 @@
 //! The output and exit status of a program in a test.
 
+use crate::error::{Context, IoError};
+use crate::processes;
+use bstr::{BString, ByteSlice};
+use holo_process::{Program, Status};
 use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::time::Duration;
-
-use bstr::{BString, ByteSlice};
-use holo_process::{Program, Status};
-
-use crate::error::{Context, IoError};
-use crate::spawn;
 
 /// A finished program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ pub(crate) fn capture(program: &mut Program, name: &Path, limit: Duration) -> Re
     let (mut stdout, stdout_writer) = captured()?;
     let (mut stderr, stderr_writer) = captured()?;
     program.stdout_file(stdout_writer).stderr_file(stderr_writer);
-    let status = spawn::run(program, limit).context("run", name)?;
+    let status = processes::run(program, limit).context("run", name)?;
     let run = Run {
         status: status.and_then(Status::code),
         signal: status.and_then(Status::signal),

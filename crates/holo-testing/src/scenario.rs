@@ -11,30 +11,22 @@
 //!
 //! If there is a file `steps`, a bash runs the commands in it instead, and their output is compared.
 
-mod error;
 mod normalise;
-mod outcome;
 mod session;
 mod steps;
 mod target;
 
+use crate::error::{Context, IoError};
+use crate::files;
+use crate::tree::{self, ParseError};
+use bstr::{BString, ByteSlice};
+use normalise::normalise;
+use rustix::fs::Mode;
+use session::Session;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use bstr::{BString, ByteSlice};
-use rustix::fs::Mode;
-
-use crate::error::{Context, IoError};
-use crate::files;
-use crate::tree;
-use normalise::normalise;
-use outcome::expected_name;
-use session::Session;
-
-pub use error::Error;
-pub use outcome::{Deviation, Outcome};
 
 /// The commands, and the files for their output. The last one only runs if the preceding output asks for it.
 const COMMANDS: [(&str, &[&str]); 4] = [
@@ -205,6 +197,120 @@ pub fn set_umask() {
 
 fn colored_name(name: &str) -> String {
     format!("colored-{name}")
+}
+
+/// A scenario that could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder has no `source-tree`, so it is not a scenario.
+    #[error("{}: no source-tree; a scenario is a folder with a source-tree, and perhaps env.sh and expected-*", dir.display())]
+    NoSourceTree {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The `source-tree` is invalid.
+    #[error("{}/{reason}", dir.display())]
+    SourceTree {
+        /// The scenario.
+        dir: PathBuf,
+        /// The error and its line.
+        reason: ParseError,
+    },
+    /// An indented line of `steps` belongs to no command.
+    #[error("{}/steps:{line}: an indented line follows no command; commands begin with two blanks and `$ `", dir.display())]
+    Steps {
+        /// The scenario.
+        dir: PathBuf,
+        /// The line number, counted from 1.
+        line: usize,
+    },
+    /// A command exceeded its timeout and was killed. Its output until then is in `colored-*-output`.
+    #[error("{}: {during} was ended after {limit:?}", dir.display())]
+    TimedOut {
+        /// The scenario.
+        dir: PathBuf,
+        /// The running command, such as `holo diff` or `env.sh`.
+        during: String,
+        /// The timeout.
+        limit: Duration,
+    },
+    /// The shell that reads `env.sh` ended before the last command.
+    #[error("{}: the shell ended with status {status} during {during}; {script} and its functions must neither call exit nor fail under set -e{output}", dir.display())]
+    ShellEnded {
+        /// The scenario.
+        dir: PathBuf,
+        /// The running command, such as `holo diff` or `env.sh`.
+        during: String,
+        /// The script that the shell reads.
+        script: &'static str,
+        /// The exit status of the shell; 128 + N for signal N.
+        status: i32,
+        /// The output of `env.sh`, with each line indented.
+        output: String,
+    },
+    /// A file or directory could not be accessed, or a program could not be run.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Outcome {
+    dir: PathBuf,
+    /// The unexpected results, in this order: tree, steps, scan, diff, apply, forced apply.
+    pub deviations: Vec<Deviation>,
+    /// The output of `env.sh` itself. It is not compared, but may explain a deviation.
+    pub env_output: BString,
+}
+
+/// An unexpected result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// The file with the result, such as `scan-output`. The expected one is in `expected-…`, or in `steps` for
+    /// `steps-output`.
+    pub name: &'static str,
+    /// The expected content; empty if the file does not exist.
+    pub expected: BString,
+    /// The actual content; `None` if the file was not produced.
+    pub actual: Option<BString>,
+}
+
+impl Deviation {
+    /// Returns the name of the file with the expected content.
+    #[must_use]
+    pub fn expected_name(&self) -> String {
+        expected_name(self.name)
+    }
+}
+
+impl Outcome {
+    /// Returns true if all results are as expected.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.deviations.is_empty()
+    }
+
+    /// Accepts the results: writes deviations to `expected-*`, and removes the expected output of a forced apply that
+    /// was not run.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written or removed.
+    pub fn bless(&self) -> Result<(), IoError> {
+        for deviation in &self.deviations {
+            let path = self.dir.join(deviation.expected_name());
+            match &deviation.actual {
+                Some(actual) => fs::write(&path, actual).context("write", &path)?,
+                None => files::remove(&path)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn expected_name(name: &str) -> String {
+    if name == STEPS_OUTPUT { STEPS.to_owned() } else { format!("expected-{name}") }
 }
 
 #[cfg(test)]

@@ -2,20 +2,17 @@
 
 mod programs;
 
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
-
+use crate::error::{Context, IoError, sure};
+use crate::{binaries, files, processes, tree};
 use bstr::BString;
 use holo_state::{Database, Durability, RecordChange};
 use rustix::fs::StatVfsMountFlags;
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 use tempfile::TempDir;
-
-use crate::error::{Context, IoError, sure};
-use crate::{binaries, files, signals, tree};
 
 /// Linux's world-writable in-memory file system.
 const MEMORY: &str = "/dev/shm";
@@ -71,7 +68,7 @@ impl ScratchRoot {
     #[track_caller]
     fn made_in(folder: &Path) -> Self {
         // The test may also start the program without this crate.
-        signals::reset();
+        processes::reset();
         let dir = sure(tempfile::tempdir_in(folder).context("create a directory in", folder));
         sure(files::set_mode(dir.path(), 0o755));
         for usual in ["etc", "run", "tmp", "usr/share/holo", "var/lib/holo"] {

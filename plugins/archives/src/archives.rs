@@ -3,7 +3,6 @@
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired};
 use crate::inventory::{DefinedArchive, Inventory, canonical};
-use crate::queued::Queued;
 use crate::record::ArchiveRecord;
 use crate::shared::Shared;
 use holo_change::Tree;
@@ -12,7 +11,9 @@ use holo_change::claims::{self, Claim};
 use holo_download::Address;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definitions};
-use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, apply_concurrently};
+use holo_plugin::{
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, apply_concurrently,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -115,4 +116,33 @@ fn claims_of(archive: &DefinedArchive, definitions: &Definitions<Archive>) -> Ve
         claims.push(claim);
     }
     claims
+}
+
+/// An archive of a set. The next archive that uses the same paths begins when all attempts of this one have ended.
+pub(crate) struct Queued<'a, E> {
+    pub(crate) id: &'a str,
+    pub(crate) entity: &'a E,
+    pub(crate) shared: &'a Shared,
+}
+
+impl<E: Entity> Entity for Queued<'_, E> {
+    fn report(&self) -> EntityReport {
+        self.entity.report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        /// Leaves the queue even after a panic.
+        struct Leave<'a>(&'a Shared, &'a str);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.queue.leave(self.1);
+            }
+        }
+        let _leave = Leave(self.shared, self.id);
+        self.entity.apply(host, mode, output)
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        self.entity.diff(host)
+    }
 }

@@ -2,7 +2,6 @@
 
 mod attributes;
 mod authenticity;
-mod contents;
 mod extraction;
 mod fetch;
 mod preview;
@@ -12,6 +11,7 @@ mod takeover;
 
 use crate::definition::Archive;
 use crate::error::ArchiveError;
+use crate::extract::{Contents, Selection, find};
 use crate::listing::Listing;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
@@ -20,6 +20,7 @@ use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::tree_store::{OwnedTree, PendingEntry};
 use holo_change::{Durability, PathHandle};
+use holo_download::Address;
 use holo_plugin::{EntityReport, ForceTo, Host, Output};
 use state::{CurrentState, DownloadState};
 use std::cell::RefCell;
@@ -250,4 +251,27 @@ fn is_tree_modified(state: &CurrentState) -> bool {
 fn canonical(store: &Store, path: &str, last: bool) -> Result<String, ArchiveError> {
     let found = store.trees.root().canonical(Path::new(path), last)?;
     found.into_os_string().into_string().map_err(|path| ArchiveError::NotText(path.into()))
+}
+
+impl Deployment<'_> {
+    /// Finds contents in the extracted archive if it still exists locally: at its path, or at the path from which it
+    /// was copied. No server is contacted.
+    pub(crate) fn find_contents(&self, record: &ArchiveRecord, contents: &mut Contents) -> Result<(), ArchiveError> {
+        let (Some(recorded), Some(directory)) = (&record.download, &self.archive.extract_to) else { return Ok(()) };
+        let source = self.archive.addresses().first().and_then(Address::file);
+        let source = source.and_then(|source| holo_download::open(&source, self.host).ok());
+        for location in [Some(self.location()), source].into_iter().flatten() {
+            let Some(mut file) = location.open_if_file()? else { continue };
+            if !self.is_download(&location, &recorded.sha256)? {
+                continue;
+            }
+            let selection = Selection::new(self.archive, &|_| Ok(false));
+            return Ok(find(&mut file, contents, self.extraction(directory, &selection)?)?);
+        }
+        Ok(())
+    }
+
+    fn is_download(&self, location: &PathHandle, sha256: &str) -> Result<bool, ArchiveError> {
+        Ok(self.store.checksums.digests(location, None)?.sha256 == sha256)
+    }
 }

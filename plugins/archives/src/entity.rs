@@ -2,7 +2,6 @@
 
 mod difference;
 mod operations;
-mod report;
 
 use crate::definition::{Archive, Ensure};
 use crate::deployment::Deployment;

@@ -11,7 +11,6 @@ mod format;
 mod inventory;
 mod limits;
 mod listing;
-mod queued;
 mod record;
 mod removal;
 mod shared;

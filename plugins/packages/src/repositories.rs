@@ -4,13 +4,12 @@ mod entity;
 mod executor;
 mod inspection;
 mod operations;
-mod preview;
-mod record;
 mod scan;
+
+use holo_plugin::{Host, Verdict};
 
 pub(crate) use entity::RepositoryEntity;
 pub(crate) use executor::apply;
-use holo_plugin::{Host, Verdict};
 pub(crate) use scan::{Repositories, scan};
 
 /// Returns true if an apply of the repository would change it, as far as that is known.

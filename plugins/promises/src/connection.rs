@@ -3,8 +3,8 @@
 use crate::answer::{Answer, LineEvent};
 use crate::header::{GREETING, Header, HeaderError};
 use crate::module_log::ModuleLog;
+use crate::names::Subject;
 use crate::request::{TERMINATE, terminate_request};
-use crate::subject::Subject;
 use holo_bridge::trust::Trusted;
 use holo_bridge::{Sensitive, limits};
 use holo_plugin::process::{Conversation, ConversationError, Deadline, Program, Status};

@@ -1,9 +1,9 @@
 //! A promise as an entity.
 
 use crate::context::{Context, DeclaredModule, lock};
+use crate::names::Subject;
 use crate::outcome::Task;
 use crate::record::Scrub;
-use crate::subject::Subject;
 use holo_bridge::{NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};

@@ -17,7 +17,6 @@ mod outcome;
 mod promises;
 mod record;
 mod request;
-mod subject;
 
 /// Runs the plugin with its command line and environment.
 #[must_use]

@@ -1,5 +1,8 @@
 //! Names and texts with a meaning in CFEngine.
 
+use crate::level::LogLevel;
+use holo_bridge::Attributes;
+
 /// Attributes that CFEngine reserves, with the equivalent key of definitions, if any.
 const RESERVED: [(&str, Option<&str>); 10] = [
     ("action", Some("action_policy")),
@@ -52,6 +55,28 @@ pub(crate) fn class_name(text: &str) -> String {
         name.insert(0, '_');
     }
     name
+}
+
+/// A promise, as sent to a module.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// The type of the promise.
+    pub(crate) kind: String,
+    pub(crate) promiser: String,
+    pub(crate) attributes: Attributes,
+    pub(crate) log_level: LogLevel,
+    /// The absolute path of the definition.
+    pub(crate) filename: String,
+    pub(crate) line: usize,
+}
+
+impl Subject {
+    /// Returns the promise for a dry run.
+    pub(crate) fn for_dry_run(&self) -> Subject {
+        let mut subject = self.clone();
+        subject.attributes.insert("action_policy", "warn");
+        subject
+    }
 }
 
 #[cfg(test)]

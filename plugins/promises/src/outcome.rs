@@ -3,9 +3,8 @@
 use crate::answer::Answer;
 use crate::module::{AskError, Module};
 use crate::module_log::{Logs, ModuleLog, Phase};
-use crate::names::class_name;
+use crate::names::{Subject, class_name};
 use crate::request::Operation;
-use crate::subject::Subject;
 use holo_bridge::{DigestStore, Sensitive, limits};
 use holo_plugin::{Applied, Host, Output, Verdict};
 use std::time::Duration;

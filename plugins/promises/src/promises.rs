@@ -3,8 +3,8 @@
 use crate::context::{Context, DeclaredModule};
 use crate::definition::{ActionPolicy, Module, Promise};
 use crate::entity::{EntityRecords, PromiseEntity};
+use crate::names::Subject;
 use crate::record::Scrub;
-use crate::subject::Subject;
 use holo_bridge::{Invocation, Sensitive, order};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::declared::Declared;

@@ -1,6 +1,6 @@
 //! The record of a promise with a `scrub` table, which replaces the promise when it has no definition any more.
 
-use crate::subject::Subject;
+use crate::names::Subject;
 use holo_bridge::{Attributes, Interpreter};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Requests to a module, byte for byte.
 
 use crate::header::Protocol;
-use crate::subject::Subject;
+use crate::names::Subject;
 use holo_bridge::text;
 use serde::Serialize;
 use serde_json::Value;

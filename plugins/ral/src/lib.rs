@@ -10,7 +10,6 @@ mod catalog;
 mod compare;
 mod convention;
 mod definition;
-mod diff;
 mod entity;
 mod exchange;
 mod item;
@@ -22,7 +21,6 @@ mod provider;
 mod ral;
 mod record;
 mod show;
-mod toml;
 
 /// Serves the plugin, or shows resources if the first argument is `show`.
 pub fn run() -> std::process::ExitCode {

@@ -1,11 +1,12 @@
 //! The operations on resources that the dispatcher requests.
 
 use crate::apply;
-use crate::diff;
 use crate::entity::ResourceEntity;
 use crate::item::Item;
-use holo_bridge::shown;
+use crate::record::as_toml;
+use holo_bridge::{digest, shown};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+use std::fs;
 
 impl Entity for ResourceEntity {
     fn report(&self) -> EntityReport {
@@ -38,6 +39,25 @@ impl Entity for ResourceEntity {
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) { None } else { diff::files(self, host) }
+        if self.is_mocked(host) { None } else { files(self, host) }
     }
+}
+
+/// Writes both files. A resource that does not exist has none.
+pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
+    let (desired, actual) = Item::new(0, entity, false).states(host)?;
+    let name: String = digest(&entity.id).chars().take(16).collect();
+    let folder = host.cache_dir().join(format!("ral-{name}"));
+    fs::create_dir_all(&folder).ok()?;
+    let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
+    let hides = |name: &str| entity.sensitive.hides(name);
+    fs::write(&pair.from, as_toml(&desired, &desired, hides)).ok()?;
+    match actual {
+        Some(actual) => fs::write(&pair.to, as_toml(&actual, &desired, hides)).ok()?,
+        // It may exist from an earlier diff in this run.
+        None if pair.to.exists() => fs::remove_file(&pair.to).ok()?,
+        None => {}
+    }
+    // The paths of the copies differ in each run.
+    Some(pair.with_applied_label(&entity.id).with_to_label(entity.id.as_bytes()))
 }

@@ -2,6 +2,7 @@
 
 use crate::attribute::Values;
 use crate::compare::{ENSURE, is_gone};
+use holo_bridge::HIDDEN;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,4 +42,20 @@ impl Record {
     pub(crate) fn was_missing(&self) -> bool {
         self.base.get(ENSURE).is_some_and(is_gone)
     }
+}
+
+/// Formats the desired attributes that the provider reports as lines of TOML.
+pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
+    let lines = names.keys().filter_map(|name| {
+        let value = values.get(name)?;
+        let shown = if hide(name) { Value::from(HIDDEN) } else { value.clone() };
+        Some(format!("{name} = {}\n", toml_value(&shown)))
+    });
+    lines.collect()
+}
+
+/// Formats a value as TOML. JSON values without an equivalent become strings.
+pub(crate) fn toml_value(value: &Value) -> String {
+    toml::Value::try_from(value)
+        .map_or_else(|_| toml::Value::String(value.to_string()).to_string(), |value| value.to_string())
 }

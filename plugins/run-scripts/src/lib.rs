@@ -1,7 +1,6 @@
 //! The `run-scripts` plugin, which runs programs at each apply, or when an entity that they subscribe to has changed.
 
 mod comments;
-mod record;
 mod scan;
 mod script;
 

@@ -1,6 +1,14 @@
 //! The changes that a plan makes to paths.
 
-use holo_change::tracked::State;
+use crate::definition::ScaffoldDefinition;
+use crate::error::Result;
+use crate::known::Known;
+use crate::record::Record;
+use crate::render::Rendered;
+use holo_change::tracked::{State, Tracker};
+use holo_plugin::Host;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// A change of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,5 +55,37 @@ impl Change {
             (State::Absent, _) => Change::Make,
             _ => current.differs_by(desired).map_or(Change::Write, Change::Attributes),
         }
+    }
+}
+
+/// The input of a plan.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) definition: &'a ScaffoldDefinition,
+    /// The canonical path of the directory that is rendered.
+    pub(crate) target: &'a Path,
+    /// A tracker that cannot leave the target.
+    pub(crate) tracker: &'a Tracker,
+    pub(crate) record: &'a Record,
+    /// The files that are known to be unchanged, and need not be read.
+    pub(crate) known: &'a Known,
+    pub(crate) rendered: &'a Rendered,
+    /// The paths inside the target that belong to other entities, and are not purged.
+    pub(crate) others: &'a BTreeSet<PathBuf>,
+    /// True if the plan is made by an apply. By then, orphaned edits are reverted, unless that was refused.
+    pub(crate) is_apply: bool,
+    /// Returns true if a program must be run for a file.
+    pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Circumstances<'_> {
+    /// Returns true if a file contains edits or has an overlay, and is therefore not purged.
+    pub(crate) fn has_layers(&self, path: &Path) -> Result<bool> {
+        Ok(self.tracker.is_overlaid(path) || (self.is_apply && self.tracker.is_edited(path)?))
+    }
+
+    /// Returns true if a path belongs to another entity, which owns a path inside the target.
+    pub(crate) fn is_others(&self, path: &Path) -> bool {
+        path.ancestors().take_while(|above| *above != self.target).any(|above| self.others.contains(above))
     }
 }

@@ -4,8 +4,7 @@ mod provision;
 mod scrub;
 mod work;
 
-use crate::change::Change;
-use crate::circumstances::Circumstances;
+use crate::change::{Change, Circumstances};
 use crate::entity::Scaffold;
 use crate::error::{Result, ScaffoldError};
 use crate::known::Known;

@@ -1,8 +1,6 @@
 //! The `scaffold` plugin, which renders directories of templates into directories.
 
-mod blame;
 mod change;
-mod circumstances;
 mod definition;
 mod difference;
 mod engine;

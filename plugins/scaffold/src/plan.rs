@@ -1,7 +1,6 @@
 //! Plans the steps that provision a target, without changing anything.
 
-use crate::change::Change;
-use crate::circumstances::Circumstances;
+use crate::change::{Change, Circumstances};
 use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
 use crate::purge;

@@ -1,7 +1,6 @@
 //! The removal of paths in a target that its source does not contain.
 
-use crate::change::Change;
-use crate::circumstances::Circumstances;
+use crate::change::{Change, Circumstances};
 use crate::error::Result;
 use holo_change::Kind;
 use std::collections::{BTreeMap, BTreeSet};

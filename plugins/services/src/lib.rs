@@ -15,7 +15,6 @@ mod scope;
 mod services;
 mod state;
 mod unit;
-mod watch;
 
 /// Runs the plugin with its command line and environment.
 #[must_use]

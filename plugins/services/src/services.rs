@@ -1,25 +1,22 @@
 //! Finds the defined units and orphans.
 
 use crate::adoption::{self, UnitStates};
-use crate::apply;
-use crate::definition;
 use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit};
 use crate::names::{main_name, name_of, things};
 use crate::plan::Wanted;
-use crate::provider::{FOLDER, ServiceProvider};
-use crate::providers;
+use crate::provider::{FOLDER, ServiceProvider, UnitEvent};
 use crate::record::Record;
 use crate::unit::{UnitName, UnitNameError};
-use crate::watch;
+use crate::{apply, definition, providers};
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Asset, Candidate, Diagnosis, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, WatchLine, missing_programs, process,
+    SetAnswers, Silence, Touched, WatchLine, missing_programs, process,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The plugin.
@@ -132,7 +129,7 @@ impl Plugin for Services {
 
     fn watch(&self, host: &Host, output: &mut Output<'_>, tell: &mut dyn FnMut(&WatchLine) -> bool) -> bool {
         let Ok(entities) = self.scan(host, &mut Output::new(&mut Silence)) else { return false };
-        watch::watch(host, &entities, output, tell)
+        watch(host, &entities, output, tell)
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
@@ -237,6 +234,31 @@ fn files_diagnosis(provider: &dyn ServiceProvider, files: &BTreeSet<String>) -> 
     };
     let title = format!("{what} since {} read them", provider.name());
     Diagnosis::new(Level::Warning, title, provider.how_to_read_files())
+}
+
+/// Reports events of these entities' units until the output is closed. Returns false on an error.
+pub(crate) fn watch(
+    host: &Host,
+    entities: &[Declared<Service>],
+    output: &mut Output<'_>,
+    tell: &mut dyn FnMut(&WatchLine) -> bool,
+) -> bool {
+    let mut ids: HashMap<&str, Vec<&str>> = HashMap::new();
+    for declared in entities {
+        // Only the system manager's events are received.
+        if let Service::Unit(unit) = &declared.entity
+            && unit.name.scope().is_system()
+        {
+            ids.entry(unit.name.as_str()).or_default().push(&unit.id);
+        }
+    }
+    let touched = |id: &str, words: &str| WatchLine::Touched(Touched { id: id.into(), reason: words.into() });
+    let listened = providers::for_host(host).listen(host, &mut |event| match event {
+        UnitEvent::Listening => tell(&WatchLine::Listening),
+        UnitEvent::State { unit, words } => ids.get(unit).into_iter().flatten().all(|id| tell(&touched(id, words))),
+        UnitEvent::Any { words } => ids.values().flatten().all(|id| tell(&touched(id, words))),
+    });
+    listened.map_err(|error| output.error(error.to_string())).is_ok()
 }
 
 #[cfg(test)]

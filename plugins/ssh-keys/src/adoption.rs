@@ -3,8 +3,7 @@
 use crate::account::NoAccount;
 use crate::home::Home;
 use crate::key_line::{Grant, KeyLine, without_end};
-use crate::keyset::{Family, KeySetError, at_home_of};
-use crate::name::{Name, is_user_name};
+use crate::keyset::{Family, KeySetError, Name, at_home_of, is_user_name};
 use crate::section::is_marked;
 use crate::source::COUNTS_UNMARKED;
 use bstr::ByteSlice;

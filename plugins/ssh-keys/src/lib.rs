@@ -3,12 +3,9 @@
 mod account;
 mod adoption;
 mod blob;
-#[cfg(test)]
-mod cases;
 mod home;
 mod key_line;
 mod keyset;
-mod name;
 mod operations;
 mod record;
 mod scan;
@@ -21,3 +18,6 @@ mod unmarked;
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scan::SshKeys)
 }
+
+#[cfg(test)]
+mod cases;

@@ -1,8 +1,7 @@
 //! Apply, check and preview of key sets. Those of one user are applied together, so that the user's file is read and replaced only once.
 
 use crate::home::{Change, DONE, PENDING, Verbs};
-use crate::keyset::{Family, KeySet, KeySetError, at_home_of};
-use crate::name::Name;
+use crate::keyset::{Family, KeySet, KeySetError, Name, at_home_of};
 use crate::record::Record;
 use crate::section::{Edit, Section, SectionIndex, Sections};
 use crate::source::Source;

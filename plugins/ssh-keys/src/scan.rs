@@ -1,23 +1,19 @@
 //! Scans for key sets: those with a key file, and orphans that left keys behind.
 
-use crate::account;
-use crate::adoption;
 use crate::home::Home;
-use crate::keyset::{Family, KeySet};
-use crate::name::{Name, is_user_name};
-use crate::operations;
+use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
 use crate::source::{BadLine, Source};
+use crate::{account, adoption, operations};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::{ListError, ResourceFile};
 use holo_plugin::{Adopted, Adoption, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 /// The plugin `ssh-keys`.
 pub(crate) struct SshKeys;

@@ -9,10 +9,11 @@ use crate::images::{Images, Moment};
 use crate::plan::{self, Scrubbing, Step};
 use crate::preview::preview;
 use crate::provider::Creation;
+use crate::renamed;
 use crate::run::CommandError;
 use crate::state::AccountState;
-use crate::{changes, order, renamed};
 use holo_plugin::{Applied, Host, Output};
+use std::collections::BTreeSet;
 
 /// The number of a new account in test mode, in place of the one that the system would choose.
 const NUMBER_IN_TEST_MODE: u32 = 999;
@@ -77,7 +78,7 @@ impl Work<'_, '_> {
         if found.is_first {
             self.images.save(Moment::Base, &self.entity.base_to_keep(self.host, &found)?)?;
         }
-        order::remember(self.host, id, &self.entity.after)?;
+        plan::remember(self.host, id, &self.entity.after)?;
         match step {
             Step::Refuse(to) => Ok(Applied::NeedsForce(to)),
             Step::Keep(wanted) => {
@@ -90,7 +91,7 @@ impl Work<'_, '_> {
                     // If the account is created later, this is not our work, and its base must not say that it did not exist.
                     if found.is_first && found.base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
-                        order::forget(self.host, id)?;
+                        plan::forget(self.host, id)?;
                     }
                     return Err(reason);
                 }
@@ -119,12 +120,12 @@ impl Work<'_, '_> {
         };
         renamed::remember(self.host, id, &self.entity.history.names)?;
         self.images.save(Moment::Base, &Account { id: id.clone(), ..base })?;
-        order::remember(self.host, id, &self.entity.after)?;
+        plan::remember(self.host, id, &self.entity.after)?;
         self.output.warning(format!("{id} takes over from {predecessor}"));
         if let Err(reason) = self.run_intended(command, wanted) {
             if self.actual()?.is_none() {
                 self.images.remove(Moment::Base, id)?;
-                order::forget(self.host, id)?;
+                plan::forget(self.host, id)?;
                 renamed::forget(self.host, id)?;
             }
             return Err(reason);
@@ -238,12 +239,12 @@ impl Work<'_, '_> {
             return Ok(Applied::ChangedQuietly(Vec::new()));
         }
         let now = self.entity.shared.accounts.find(self.host, id)?;
-        Ok(Applied::ChangedQuietly(changes::changes(before, now.as_ref())))
+        Ok(Applied::ChangedQuietly(changes(before, now.as_ref())))
     }
 
     /// Removes everything that is stored about an account.
     fn forget(&self, id: &AccountId) -> Result<(), AccountError> {
-        order::forget(self.host, id)?;
+        plan::forget(self.host, id)?;
         renamed::forget(self.host, id)?;
         self.images.remove(Moment::Intended, id)?;
         // The base is removed last: as long as it exists, the next apply finds the orphan.
@@ -335,4 +336,83 @@ fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), Account
 fn imagined(mut wanted: Account) -> Account {
     wanted.number.get_or_insert(NUMBER_IN_TEST_MODE);
     wanted
+}
+
+/// Returns the changes of an account as message fragments in the past tense. Empty if there are none.
+pub(crate) fn changes(before: Option<&Account>, now: Option<&Account>) -> Vec<String> {
+    match (before, now) {
+        (None, None) => Vec::new(),
+        (None, Some(now)) => {
+            let number = now.number.map(|number| format!(" with {} {number}", now.id.kind.number_word()));
+            vec![format!("created {}{}", shown(now), number.unwrap_or_default())]
+        }
+        (Some(before), None) => vec![format!("deleted {}", shown(before))],
+        (Some(before), Some(now)) => differences(before, now),
+    }
+}
+
+fn differences(before: &Account, now: &Account) -> Vec<String> {
+    let mut changes = Vec::new();
+    if before.id != now.id {
+        changes.push(format!("renamed {} to {}", shown(before), now.id.name));
+    }
+    let whose = shown(now);
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+    let comments = ("comment", before.comment.clone(), now.comment.clone());
+    let essentials = before.essentials().into_iter().zip(now.essentials());
+    let essentials = essentials.map(|((what, before), (_, now))| (what, before, now));
+    for (what, before, now) in essentials.chain([comments]).filter(|(_, before, now)| before != now) {
+        changes.push(format!("changed the {what} of {whose} from {} to {}", value(&before), value(&now)));
+    }
+    let (old, new): (BTreeSet<&String>, BTreeSet<&String>) =
+        (before.groups.iter().collect(), now.groups.iter().collect());
+    changes.extend(new.difference(&old).map(|group| format!("added {whose} to group {group}")));
+    changes.extend(old.difference(&new).map(|group| format!("removed {whose} from group {group}")));
+    changes
+}
+
+fn shown(account: &Account) -> String {
+    let kind = match account.id.kind {
+        Kind::Group => "group",
+        Kind::User => "user",
+    };
+    format!("{kind} {}", account.id.name)
+}
+
+#[cfg(test)]
+mod changes_tests {
+    use super::*;
+    use crate::account::AccountId;
+
+    #[test]
+    fn changes_list_every_difference() {
+        let bare = |id: &str| Account::bare(AccountId::parse(id).unwrap());
+        let anne = Account {
+            number: Some(7),
+            home: Some("/a".into()),
+            groups: vec!["audio".into(), "crew".into()],
+            ..bare("user:anne")
+        };
+        let bert = Account {
+            number: Some(8),
+            comment: Some("B".into()),
+            home: None,
+            groups: vec!["crew".into(), "video".into()],
+            ..bare("user:bert")
+        };
+        assert_eq!(changes(None, Some(&anne)), ["created user anne with UID 7"]);
+        assert_eq!(changes(Some(&bare("group:g")), None), ["deleted group g"]);
+        assert!(changes(Some(&anne), Some(&anne)).is_empty() && changes(None, None).is_empty());
+        assert_eq!(
+            changes(Some(&anne), Some(&bert)),
+            [
+                "renamed user anne to bert",
+                "changed the UID of user bert from 7 to 8",
+                "changed the home directory of user bert from /a to none",
+                "changed the comment of user bert from none to B",
+                "added user bert to group video",
+                "removed user bert from group audio",
+            ]
+        );
+    }
 }

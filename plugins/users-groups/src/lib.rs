@@ -4,21 +4,14 @@ mod account;
 mod accounts;
 mod adoption;
 mod apply;
-#[cfg(test)]
-mod cases;
-mod changes;
-mod check;
 mod command;
 mod definition;
-mod diff;
 mod document;
 mod entity;
 mod error;
 mod histories;
 mod images;
 
-mod migration;
-mod order;
 mod origin;
 mod plan;
 mod plugin;
@@ -28,7 +21,6 @@ mod providers;
 mod renamed;
 mod run;
 mod scan;
-mod send;
 mod stack;
 mod state;
 mod state_file;
@@ -40,3 +32,6 @@ pub use document::{DefinitionFinding, check_definitions};
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)
 }
+
+#[cfg(test)]
+mod cases;

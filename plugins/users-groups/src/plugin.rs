@@ -1,15 +1,20 @@
 //! The plugin's operations.
 
-use crate::apply;
+use crate::account::{Account, AccountId, Kind};
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
-use crate::{adoption, check, diff, migration, preview, providers, scan, send};
+use crate::images::{Images, Moment, to_text};
+use crate::plan::{self, Scrubbing, Step};
+use crate::state::Current;
+use crate::{adoption, apply, preview, providers, scan, state_file};
 use bstr::{BStr, BString};
+use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Level, Mode, Output,
     Plugin, ScanError, Silence, Verdict, missing_programs,
 };
+use std::fs;
 
 /// The plugin `users-groups`.
 pub(crate) struct UsersGroups;
@@ -19,10 +24,10 @@ impl Plugin for UsersGroups {
 
     const ADOPTS: bool = true;
 
-    const SENDS: &'static [&'static str] = send::SENDS;
+    const SENDS: &'static [&'static str] = SENDS;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
-        migration::migrate(host, output);
+        migrate(host, output);
         scan::all(host, output)
     }
 
@@ -70,22 +75,168 @@ impl Entity for AccountEntity {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check::check(self, host, output)
+        check(self, host, output)
     }
 
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
-        send::send(self, host, names, output);
+        send(self, host, names, output);
     }
 
     fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
-        send::foresee(self, host, names, output);
+        foresee(self, host, names, output);
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        diff::diff(self, host).map_err(|AccountError(_)| ()).ok()
+        diff(self, host).map_err(|AccountError(_)| ()).ok()
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         preview::preview(self, host).map_err(|AccountError(_)| ()).ok().flatten()
+    }
+}
+
+/// Returns the changes that an apply of the entity would make. Prints errors.
+pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
+    try_check(entity, host).unwrap_or_else(|AccountError(reason)| {
+        output.error(reason);
+        Verdict::Failed
+    })
+}
+
+fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountError> {
+    let id = &entity.id;
+    let images = Images::open(host)?;
+    let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
+    let Some(definition) = &entity.definition else {
+        let (base, actual) = (entity.base_of_orphan(host, &images)?, entity.actual(host)?);
+        let base = base.unwrap_or_else(|| Account::bare(id.clone()));
+        return match plan::scrubbing(entity.shared.provider, &base, actual.as_ref()) {
+            Scrubbing::Run(command, _) => would(format!("would run {command}")),
+            Scrubbing::Refuse(reason) => Err(format!("will not delete {id}: {reason}").into()),
+            Scrubbing::Forget if actual.is_none() => would(format!("would forget {id}, which is gone")),
+            Scrubbing::Forget => would(format!("would forget {id}, which is in its original state")),
+        };
+    };
+    let found = entity.state(host, &images)?;
+    match plan::step(entity.shared.provider, definition, found.plan_input(), false) {
+        Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
+        Step::Keep(_) => Ok(Verdict::InDesiredState),
+        Step::Run(command, _) => {
+            let renames = match &found.predecessor {
+                Some(predecessor) => entity.own_group_renamed(host, &images, predecessor, &found.base)?,
+                None => None,
+            };
+            let commands = [command].into_iter().chain(renames);
+            Ok(Verdict::WouldChange(commands.map(|command| format!("would run {command}")).collect()))
+        }
+    }
+}
+
+/// Writes both files. The file of an account that does not exist is missing.
+pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, AccountError> {
+    let folder = host.cache_dir().join(entity.id.to_string());
+    fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
+    let Current { actual, provisioned, .. } = entity.current(host, &Images::open(host)?)?;
+    let bare = || Account::bare(entity.id.clone());
+    let mut desired = entity.definition.as_ref().map_or_else(bare, |definition| definition.account.clone());
+    if let Some(known) = provisioned.as_ref().or(actual.as_ref()) {
+        desired.unite_with(known);
+    }
+    desired.sort_groups();
+    let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
+    for (path, account) in [(&pair.from, Some(&desired)), (&pair.to, actual.as_ref())] {
+        // The file may be left from an earlier diff of this run.
+        let written = match account {
+            Some(account) => fs::write(path, to_text(account)),
+            None if path.exists() => fs::remove_file(path),
+            None => Ok(()),
+        };
+        written.map_err(|error| PathError::new("write", path, error))?;
+    }
+    Ok(pair)
+}
+
+/// Migrates the state file, if it exists. After an error, which is printed, the file stays for the next run.
+///
+/// A read-only run keeps the file as well, and [`Images`] behave as if it had been migrated.
+pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
+    let Some(ids) = state_file::read(host).transpose() else { return };
+    let path = state_file::path(host);
+    let shown = path.display();
+    if host.only_reads() {
+        match ids {
+            Ok(_) => output.warning(format!("{shown} is migrated by the next apply")),
+            Err(error) => output.error(error.to_string()),
+        }
+        return;
+    }
+    output.warning(format!("Migrating {shown}..."));
+    output.error("This might require manual intervention! Please find instructions at:");
+    output.error("  <https://github.com/holocm/holo-users-groups/wiki/Migrating-to-v2.0>");
+    if let Err(error) = ids.and_then(|ids| Ok(write_bases(host, ids, output)?)) {
+        output.error(error.to_string());
+        return;
+    }
+    output.warning(format!("All entities migrated. Removing {shown}..."));
+    if let Err(error) = fs::remove_file(&path) {
+        output.error(PathError::new("remove", path, error).to_string());
+    }
+}
+
+fn write_bases(host: &Host, ids: Vec<AccountId>, output: &mut Output<'_>) -> holo_change::error::Result<()> {
+    let images = Images::open(host)?;
+    let _held = images.hold()?;
+    let known = images.all(Moment::Base)?;
+    for id in ids {
+        if known.contains(&id) {
+            output.warning(format!("Skipping {id} (found existing base image)"));
+        } else {
+            output.warning(format!("Writing empty base image for {id}"));
+            images.save(Moment::Base, &Account::bare(id))?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of the values of users.
+pub(crate) const SENDS: &[&str] = &["user#uid", "user#home"];
+
+/// Sends the requested values of a user as it exists.
+pub(crate) fn send(entity: &AccountEntity, host: &Host, names: &[BString], output: &mut Output<'_>) {
+    if let Ok(Some(account)) = made(entity, host) {
+        send_of(&account, names, output);
+    }
+}
+
+/// Sends the requested values of a user as an apply would make it. Values that the system chooses are unknown before that.
+pub(crate) fn foresee(entity: &AccountEntity, host: &Host, names: &[BString], output: &mut Output<'_>) {
+    if let Ok(Some(account)) = intended(entity, host) {
+        send_of(&account, names, output);
+    }
+}
+
+/// Returns the account as it exists or, in test mode, as it would have been made.
+fn made(entity: &AccountEntity, host: &Host) -> Result<Option<Account>, AccountError> {
+    let imagined = if host.test_mode() { Images::open(host)?.load(Moment::Provisioned, &entity.id)? } else { None };
+    Ok(if imagined.is_some() { imagined } else { entity.actual(host)? })
+}
+
+fn intended(entity: &AccountEntity, host: &Host) -> Result<Option<Account>, AccountError> {
+    let Some(definition) = &entity.definition else { return Ok(None) };
+    let found = entity.state(host, &Images::open(host)?)?;
+    let step = plan::step(entity.shared.provider, definition, found.plan_input(), false);
+    Ok(if let Step::Run(_, account) = step { Some(account) } else { None })
+}
+
+fn send_of(account: &Account, names: &[BString], output: &mut Output<'_>) {
+    if account.id.kind != Kind::User {
+        return;
+    }
+    for name in names {
+        match name.as_slice() {
+            b"uid" => drop(account.number.map(|number| output.send("uid", number.to_string()))),
+            b"home" => drop(account.home.as_ref().map(|home| output.send("home", home))),
+            _ => {}
+        }
     }
 }

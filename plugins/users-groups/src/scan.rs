@@ -6,9 +6,8 @@ use crate::entity::{AccountEntity, Shared, groups_of};
 use crate::error::AccountError;
 use crate::histories::{Histories, Sources};
 use crate::images::{Images, Moment};
-use crate::order;
-use crate::renamed;
 use crate::stack::Stack;
+use crate::{plan, renamed};
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Hindrance, ListError};
@@ -205,7 +204,7 @@ impl Definitions {
             // Only groups that are orphans too have to wait for the user.
             groups.retain(|name| orphans.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
             let (id, history) = (id.clone(), histories.take(id));
-            let mut after = order::recall(host, &id).unwrap_or_default();
+            let mut after = plan::recall(host, &id).unwrap_or_default();
             // Orphans are scrubbed before the entities that preceded them.
             after.extend(wanted_names.get(&id).map(|other| other.to_string().into()));
             let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));

@@ -2,8 +2,7 @@
 //! original one.
 
 use super::{BaseStore, Remembered};
-use crate::error::Result;
-use crate::notices::Notices;
+use crate::error::{Notices, Result};
 use holo_protocol::report::EntityReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -3,9 +3,9 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::{EntityChange, PathChange, Work};
-use super::progress::Progress;
 use super::restore::Found;
 use super::state::{State, Unmanaged};
+use super::steps::Progress;
 use super::tracks::HasTracks;
 use crate::base_store::Remembered;
 use crate::error::Result;

@@ -1,10 +1,9 @@
 //! The deduplicated contents of original and provisioned files.
 
 use crate::error::{PathError, Result, at};
-use crate::hex::hex;
 use crate::locations::SharedDatabase;
-use crate::path_handle::Durability;
-use crate::path_handle::{PathHandle, Tree, remove_all};
+use crate::path_handle::{Durability, PathHandle, Tree, remove_all};
+use crate::paths::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,10 +3,9 @@
 use super::decision::is_on_the_way;
 use super::state::{State, Unmanaged};
 use super::tracks::HasTracks;
-use super::{Tracker, UNTIDY, in_place};
+use super::{Tracker, UNTIDY, steps};
 use crate::base_store::Remembered;
-use crate::error::Result;
-use crate::notices::Notices;
+use crate::error::{Notices, Result};
 use crate::path_handle::{Durability, PathHandle};
 use bstr::ByteSlice;
 use serde::Serialize;
@@ -35,7 +34,7 @@ impl Tracker {
             let current = self.state_of(remembered.base.tracks(), &path)?;
             let over = track.over.take();
             let is_half_done = is_on_the_way(track.provisioned.as_ref().unwrap_or(&track.base), &current, &intent)
-                || over.is_some_and(|over| in_place::is_torn(&self.place(&path), &over, &intent, &self.contents));
+                || over.is_some_and(|over| steps::is_torn(&self.place(&path), &over, &intent, &self.contents));
             if current == intent || is_half_done {
                 if matches!(intent, State::Directory { .. }) {
                     self.directories()?.take(&path)?;

@@ -2,9 +2,8 @@
 
 use super::Tracker;
 use super::contents::StagedContent;
-use super::progress::Progress;
 use super::state::{State, Unmanaged};
-use super::steps::Step;
+use super::steps::{Progress, Step};
 use super::tracks::{Track, Tracks};
 use crate::error::{PathError, Result};
 use crate::image::Stamp;

@@ -1,14 +1,19 @@
 //! Steps that change a path: writing the new file, and moving it into place.
 
-use super::state::{State, Unmanaged};
-use super::{Tracker, in_place};
-use crate::error::{PathError, Result};
+use super::contents::Contents;
+use super::made_directories::MadeDirectories;
+use super::state::{Attributes, State, Unmanaged};
+use super::{Digest, Tracker};
+use crate::error::{PathError, Result, at};
 use crate::image::Stamp;
-use crate::overwriting;
+use crate::overwriting::{self, is_between};
 use crate::path_handle::{Durability, ExtendedAttributes, PathHandle};
 use crate::shares::in_shares_mut;
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
 /// A step that changes a path.
@@ -180,7 +185,7 @@ impl Tracker {
             (current, State::File { content, attributes })
                 if step.in_place && writes_in_place(current, &step.desired) =>
             {
-                in_place::write(place, content, *attributes, &self.contents)
+                write(place, content, *attributes, &self.contents)
             }
             _ => replace().map_err(overwriting::with_hint),
         }
@@ -189,4 +194,74 @@ impl Tracker {
 
 fn remove_directory(place: &PathHandle) -> Result<()> {
     if place.remove_directory()? { Ok(()) } else { Err(PathError::new("rmdir", place.shown(), Errno::NOTEMPTY)) }
+}
+
+/// Writes a stored content to an existing file, and sets its mode and owner. Users without access to the final file
+/// never gain access in between.
+pub(super) fn write(place: &PathHandle, content: &Digest, attributes: Attributes, contents: &Contents) -> Result<()> {
+    let mut from = contents.open(content)?;
+    let mut file = place.open_to_write()?;
+    attributes.narrow(&file, place)?;
+    let written = io::copy(&mut from, &mut file).and_then(|length| file.set_len(length));
+    written.map_err(at("write", &place.shown()))?;
+    attributes.give(&file, place)?;
+    rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
+}
+
+/// Returns true if the content may be the result of a kill during an overwrite: each byte is that of the old or the new
+/// content.
+pub(super) fn is_torn(place: &PathHandle, over: &State, intent: &State, contents: &Contents) -> bool {
+    let bytes = |state: &State| contents.read(state.content()?).ok();
+    let (Some(old), Some(new)) = (bytes(over), bytes(intent)) else { return false };
+    let Ok(Some(mut file)) = place.open_if_file() else { return false };
+    let mut current = Vec::new();
+    if file.read_to_end(&mut current).is_err() || current.len() > old.len().max(new.len()) {
+        return false;
+    }
+    is_between(&current, &old, &new)
+}
+
+/// The shared state of a group.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The created parent directories.
+    directories: RwLock<MadeDirectories>,
+    /// True if there is an entity whose record is kept until the state is tidied up.
+    has_reason_to_tidy: AtomicBool,
+}
+
+impl Progress {
+    /// Creates the state before the first group.
+    ///
+    /// # Errors
+    /// If the list of directories cannot be read.
+    pub(super) fn new(tracker: &Tracker) -> Result<Progress> {
+        Ok(Progress { directories: RwLock::new(tracker.directories()?), has_reason_to_tidy: AtomicBool::default() })
+    }
+
+    /// Resets the state for another group.
+    pub(super) fn begin(&self, directories: MadeDirectories) {
+        self.has_reason_to_tidy.store(false, Ordering::Relaxed);
+        *self.directories.write().unwrap_or_else(PoisonError::into_inner) = directories;
+    }
+
+    /// Returns false to the first caller only: the record of one restored entity of the group is kept, so that it is
+    /// processed again if a kill prevents the state from being tidied up.
+    pub(super) fn has_reason_to_tidy(&self) -> bool {
+        self.has_reason_to_tidy.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn directories(&self) -> RwLockReadGuard<'_, MadeDirectories> {
+        self.directories.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the lists of directories.
+    pub(super) fn change_directories(&self, change: impl FnOnce(&mut MadeDirectories) -> Result<()>) -> Result<()> {
+        change(&mut self.directories.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Removes a directory that an entity owns now from all lists.
+    pub(super) fn take_directory(&self, path: &Path) -> Result<()> {
+        if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
+    }
 }

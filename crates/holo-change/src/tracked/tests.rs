@@ -1,9 +1,9 @@
 //! Tests of making and restoring paths.
+
 use super::decision::decide;
 use super::*;
 use crate::base_store::Remembered;
-use crate::error::PathError;
-use crate::notices::Notices;
+use crate::error::{Notices, PathError};
 use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,9 +1,7 @@
 //! A change that installs a version.
 
-mod lists;
 mod places;
 mod steps;
-mod unneeded;
 
 use super::TreeError;
 use super::location::TreeLocation;
@@ -19,7 +17,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
-use unneeded::sweep_bases;
+use steps::sweep_bases;
 
 /// A version to be installed.
 #[derive(Default)]

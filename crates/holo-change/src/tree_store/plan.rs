@@ -1,8 +1,7 @@
 //! The plan of a change: the required operations, and the manual changes that they would overwrite.
 
 use super::adoption::Adoption;
-use super::error::TreeError;
-use super::location::TreeLocation;
+use super::location::{TreeError, TreeLocation};
 use super::owners::PathOwners;
 use crate::claims::{Claim, Claims};
 use crate::error::PathError;

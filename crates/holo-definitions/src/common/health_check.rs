@@ -1,13 +1,14 @@
 //! Health checks in definitions.
 
-#[cfg(feature = "schema")]
-use super::DurationSchema;
 use super::positive_duration;
 use crate::command::Command;
 use crate::definition::Invalid;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::{self, Display};
 use std::time::Duration;
+
+#[cfg(feature = "schema")]
+use super::DurationSchema;
 
 /// A check that reports whether an entity is healthy: ok, warning, critical or unknown.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Sessions, in which one process serves a whole run.
 
 mod answers;
-mod modes;
 mod set;
 
 use super::operations::messages;
@@ -9,14 +8,13 @@ use super::{
     adoption, applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines,
     unknown_entity, verdict_messages,
 };
-use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Output, Plugin, Silence};
+use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence};
 use answers::{AnswerSink, Answers};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request};
 use holo_protocol::{ScanLimit, Text};
-use modes::Modes;
 use set::SetInSession;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::mem;
 use std::path::Path;
@@ -283,5 +281,36 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             self.answers.result(&id, None, Outcome::Done);
         }
         Outcome::Done
+    }
+}
+
+/// The parts of a request that concern single entities.
+struct Modes<'a> {
+    /// The entities that are refreshed, or would be.
+    refreshed: HashSet<&'a BString>,
+    pending: HashSet<&'a BString>,
+    received: HashMap<&'a BString, Vec<BString>>,
+    wanted: HashMap<&'a BString, Vec<BString>>,
+}
+
+impl<'a> Modes<'a> {
+    fn from_request(request: &'a Request) -> Modes<'a> {
+        let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
+        Modes {
+            refreshed: request.refresh.iter().map(|id| &id.0).collect(),
+            pending: request.pending.iter().map(|id| &id.0).collect(),
+            received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
+            wanted: request.wanted.iter().map(|wanted| (&wanted.entity.0, values(&wanted.names))).collect(),
+        }
+    }
+
+    fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
+        let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
+        let (refresh, pending) = (self.refreshed.contains(id), self.pending.contains(id));
+        Mode { force, refresh, pending, received, wanted: self.wanted_of(id) }
+    }
+
+    fn wanted_of(&self, id: &BString) -> &[BString] {
+        self.wanted.get(id).map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -1,8 +1,6 @@
 //! Edges between entities, as declared in scan reports.
 
-use super::ReportErrorKind;
-use super::asset::Asset;
-use super::line::Line;
+use super::{Asset, Line, ReportErrorKind};
 use crate::environment::API_VERSION_4;
 use crate::sent::is_name;
 use bstr::{BStr, BString, ByteSlice};

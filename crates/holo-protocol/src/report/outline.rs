@@ -1,8 +1,7 @@
 //! Outlines of entities, found while a report is received.
 
 use super::edges::EdgeLine;
-use super::line::Line;
-use super::{Edges, ReportError, ReportErrorKind};
+use super::{Edges, Line, ReportError, ReportErrorKind};
 use crate::controls::Controls;
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};

@@ -1,14 +1,11 @@
 //! The machine's own system with systemd as process 1: units are started, stopped and enabled as on a real machine.
 
-use std::fs;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use super::Overlay;
-use super::needs::CAN_BE_MADE;
+use super::{CAN_BE_MADE, Overlay};
 use crate::error::{Context, IoError, sure};
 use crate::require::Need;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// The requirements of a test with a booted overlay, for [`trial`](crate::trial()).
 pub const NEEDS_TO_BOOT: &[Need] = &[

@@ -1,16 +1,14 @@
 //! The process that holds a system's namespaces, and ends with the test.
 
+use super::Overlay;
+use crate::error::{Context, IoError};
+use crate::{binaries, processes};
+use holo_process::{Conversation, Deadline, Program, SYSTEM_PATH};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use holo_process::{Conversation, Deadline, Program, SYSTEM_PATH};
-
-use super::Overlay;
-use crate::error::{Context, IoError};
-use crate::{binaries, spawn};
 
 /// Creates the system in its own mount namespace, so that the kernel cleans up in any case. The arguments are
 /// directories to bind read-only. `/tmp` and `/run` are empty, and there is a separate PID namespace, so that processes
@@ -57,7 +55,7 @@ impl Overlay {
         let directory = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
         let mut bound = vec![binaries::directory()?];
         bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
-        let mut described = spawn::program(program);
+        let mut described = processes::program(program);
         described.args(arguments).arg(directory.path()).args(bound);
         described.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env(variable.0, variable.1);
         let keeper = begin(&mut described).context("set up an overlay with", Path::new(program))?;
@@ -74,7 +72,7 @@ impl Overlay {
 /// Starts a program, and waits until it prints a line to signal that it is ready. Its standard error is shown.
 pub(super) fn begin(program: &mut Program) -> io::Result<Conversation> {
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let mut conversation = program.stderr_file(stderr).converse().map_err(spawn::io_error)?;
+    let mut conversation = program.stderr_file(stderr).converse().map_err(processes::io_error)?;
     conversation.line(Deadline::after(READY), &mut |_| {}).map_err(io::Error::other)?;
     Ok(conversation)
 }

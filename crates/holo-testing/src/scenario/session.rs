@@ -1,20 +1,18 @@
 //! Runs a scenario's commands, directly or in the shell that has read its `env.sh`.
 
+use super::normalise::normalise;
+use super::steps::{Part, Transcript};
+use super::{Error, Options, STEPS};
+use crate::error::{Context, IoError};
+use crate::processes;
+use bstr::{BStr, BString, ByteSlice};
+use holo_process::{Conversation, ConversationError, Deadline, Program, Status};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use bstr::{BStr, BString, ByteSlice};
-use holo_process::{Conversation, ConversationError, Deadline, Program, Status};
-
-use super::normalise::normalise;
-use super::steps::{Part, Transcript};
-use super::{Error, Options, STEPS};
-use crate::error::{Context, IoError};
-use crate::spawn;
 
 const BASH: &str = "bash";
 
@@ -91,7 +89,7 @@ fn absolute(binary: &Path) -> Result<PathBuf, IoError> {
 
 /// Returns a program with the scenario's folder and environment.
 fn in_scenario(name: impl AsRef<OsStr>, dir: &Path) -> Program {
-    let mut program = spawn::program(name);
+    let mut program = processes::program(name);
     program
         .current_dir(dir)
         .env("HOLO_ROOT_DIR", "./target/")
@@ -141,7 +139,7 @@ impl Direct<'_> {
         let file = OpenOptions::new().append(true).create(true).open(&path).context("open", &path)?;
         let mut program = in_scenario(&self.binary, self.dir);
         program.args(words).stderr_file(file.try_clone().context("open", &path)?).stdout_file(file);
-        spawn::run(&mut program, self.limit)
+        processes::run(&mut program, self.limit)
             .context("run", &self.binary)?
             .map(Status::shell_code)
             .ok_or_else(|| timed_out(self.dir, &format!("holo {}", words.join(" ")), self.limit))
@@ -175,7 +173,7 @@ impl<'a> Shell<'a> {
             .env("HOLO_BINARY", binary)
             .env_remove("BASH_ENV")
             .stderr_file(log.try_clone().context("open", Path::new("the log of env.sh"))?);
-        let conversation = program.converse().map_err(spawn::io_error).context("run", Path::new(BASH))?;
+        let conversation = program.converse().map_err(processes::io_error).context("run", Path::new(BASH))?;
         let mut shell = Self { dir, limit, conversation, log, script };
         shell.reply(script).map(|_| shell)
     }

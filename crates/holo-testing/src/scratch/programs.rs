@@ -1,12 +1,11 @@
 //! Programs run on a root.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-
 use super::ScratchRoot;
 use crate::error::{Context, IoError, fail, sure};
 use crate::run::{Run, capture};
-use crate::{binaries, spawn};
+use crate::{binaries, processes};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 impl ScratchRoot {
     /// Runs holo with these arguments: the configured binary, otherwise the built one.
@@ -43,7 +42,7 @@ impl ScratchRoot {
 
     /// Runs a program, and returns whether it ended in time.
     fn try_run(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<(Run, bool), IoError> {
-        let mut described = spawn::program(absolute_if_path(program)?);
+        let mut described = processes::program(absolute_if_path(program)?);
         described.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.path()).clear_env();
         if let Some(path) = std::env::var_os("PATH") {
             described.path(path);

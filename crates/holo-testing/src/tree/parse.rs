@@ -1,11 +1,8 @@
 //! Parses the text format.
 
-use std::collections::BTreeMap;
-
+use super::{DASHES, Node, ParseError, Problem, Section, Tree};
 use bstr::{BStr, BString, ByteSlice};
-
-use super::error::{ParseError, Problem};
-use super::{DASHES, Node, Section, Tree};
+use std::collections::BTreeMap;
 
 /// Parses the text of a `source-tree` or `expected-tree`.
 ///

@@ -8,7 +8,6 @@ use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::unchanged::UnchangedFiles;
 use super::wanted::DeclaredError;
-use super::words;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{EntityChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Tree, commit};
@@ -184,8 +183,8 @@ impl<'a> Executor<'a> {
         if base == State::Absent && before != State::Absent && is_left()? {
             return Ok(Applied::Changed(vec![format!("kept {shown}, because it is not empty")]));
         }
-        let back = words::back(&base, &before);
-        let what = if back == words::FORGET { remembered.id.clone() } else { shown };
+        let back = super::back(&base, &before);
+        let what = if back == super::FORGET { remembered.id.clone() } else { shown };
         Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
     }
 }

@@ -3,7 +3,6 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
-use super::words;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
@@ -137,7 +136,7 @@ impl<'a> Inspection<'a> {
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
             Decision::NeedsForce => Verdict::NeedsForce(ForceTo::Overwrite),
             Decision::Change => {
-                let change = format!("would {} {shown}", words::change(&current, &desired).0);
+                let change = format!("would {} {shown}", super::change(&current, &desired).0);
                 Verdict::WouldChange(restored.chain([change]).collect())
             }
         })
@@ -155,8 +154,8 @@ impl<'a> Inspection<'a> {
         if self.tracker.is_overlaid(&path) {
             return Ok(Verdict::InDesiredState);
         }
-        let back = words::back(&base, before);
-        let what = if back == words::FORGET { entity.id() } else { self.shown(&entity.path) };
+        let back = super::back(&base, before);
+        let what = if back == super::FORGET { entity.id() } else { self.shown(&entity.path) };
         Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
     }
 

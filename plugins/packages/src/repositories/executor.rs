@@ -1,8 +1,7 @@
 //! Applies repositories: first their files, then one refresh of the index for all that have changed.
 
-use super::entity::RepositoryEntity;
+use super::entity::{AnyRecord, Record, RepositoryEntity};
 use super::inspection::{Inspection, Plan, PlannedFile, RepositoryError};
-use super::record::{AnyRecord, Record};
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::provider::PackageProvider;

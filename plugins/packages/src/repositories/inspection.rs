@@ -1,7 +1,6 @@
 //! Inspects repositories: their records, the changes to make, and manual changes.
 
-use super::entity::RepositoryEntity;
-use super::record::Record;
+use super::entity::{Record, RepositoryEntity};
 use crate::error::PackageError;
 use crate::provider::PackageProvider;
 use crate::repository::RepositoryFile;

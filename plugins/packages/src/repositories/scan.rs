@@ -1,14 +1,12 @@
 //! Scans for defined repositories and orphans.
 
-use super::entity::RepositoryEntity;
-use super::record::Record;
+use super::entity::{Record, RepositoryEntity};
 use crate::provider::{PackageProvider, ProviderError};
 use crate::providers;
 use crate::repository::Repository;
-use holo_change::CanonicalPaths;
-use holo_change::Tree;
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
+use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definition, Definitions};
 use holo_plugin::{Host, Output, ScanError};

@@ -1,20 +1,22 @@
 //! OpenRC services, managed with its own tools.
 
 mod live;
-mod mocked;
-mod runlevels;
-mod status;
 
 use crate::notice::{Notice, Noticed};
-use crate::plan::Wanted;
-use crate::provider::{Links, Manager, ManagerError, ServiceProvider, UnitEvent};
+use crate::plan::{Step, Wanted};
+use crate::provider::{
+    Done, Links, Manager, ManagerError, PID_IN_TEST_MODE, ServiceProvider, Subject, Task, UnitEvent,
+};
 use crate::scope::Scope;
+use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
 use holo_plugin::{Asset, Edges, Host};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The name in definitions and messages.
 const NAME: &str = "openrc";
@@ -128,7 +130,7 @@ impl ServiceProvider for OpenRc {
             let file = Some(Path::new("/").join(SCRIPTS).join(unit.as_str()));
             Noticed { unit, notice: Notice::Enabled, file }
         };
-        let enabled = runlevels::Runlevels::read(&Root::new(host.root()));
+        let enabled = Runlevels::read(&Root::new(host.root()));
         let names = enabled.services().filter_map(|name| self.unit_name(name).ok());
         Ok(names.map(noticed).collect())
     }
@@ -136,10 +138,101 @@ impl ServiceProvider for OpenRc {
     fn manager(&self, host: &Host) -> Box<dyn Manager> {
         let root = Root::new(host.root());
         if host.test_mode() {
-            return Box::new(mocked::Mocked { root });
+            return Box::new(Mocked { root });
         }
         Box::new(live::Live { root, runs: system::is_run_by_openrc() })
     }
+}
+
+struct Mocked {
+    root: Root,
+}
+
+impl Manager for Mocked {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
+        let levels = Runlevels::read(&self.root);
+        let state = |subject: &Subject<'_>| {
+            let (mock, runlevels) = (&subject.record.mock, levels.of(subject.unit.as_str()));
+            let is_enabled = mock.enabled.unwrap_or(!runlevels.is_empty());
+            Ok(UnitState {
+                phase: Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down }),
+                // The command that would install it may only have been printed.
+                load: Load::Loaded,
+                enablement: if is_enabled { Enablement::Enabled } else { Enablement::Disabled },
+                runlevels,
+                can_reload: true,
+                is_imagined: mock.enabled.is_some() || !self.root.has(Path::new(SCRIPTS).join(subject.unit.as_str())),
+                ..UnitState::default()
+            })
+        };
+        Ok(subjects.iter().map(state).collect())
+    }
+
+    fn read_files(&self, _: &Scope) -> Result<(), ManagerError> {
+        Ok(())
+    }
+
+    fn act(&self, step: Step, tasks: &[Task<'_>], _: Option<Duration>) -> Vec<Done> {
+        let mocked = |task: &Task<'_>| {
+            let command = match step {
+                Step::Enable => {
+                    let levels = task.wanted.runlevels.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+                    format!("rc-update add {} {}", task.unit, if levels.is_empty() { DEFAULT } else { &levels })
+                }
+                Step::Disable => format!("rc-update --all del {}", task.unit),
+                _ => format!("rc-service {} {}", task.unit, live::verb(step)),
+            };
+            Done::Mocked(command)
+        };
+        tasks.iter().map(mocked).collect()
+    }
+
+    fn last_words(&self, _: &UnitName) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn main_pid(&self, _: &UnitName) -> Option<u32> {
+        Some(PID_IN_TEST_MODE)
+    }
+
+    fn boot(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The directory with a directory of symlinks for each runlevel.
+const DIRECTORY: &str = "etc/runlevels";
+/// The default runlevel for enabled services.
+const DEFAULT: &str = "default";
+
+/// The runlevels by service.
+struct Runlevels(BTreeMap<String, BTreeSet<String>>);
+
+impl Runlevels {
+    fn read(root: &Root) -> Runlevels {
+        let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for level in names(root, Path::new(DIRECTORY)) {
+            for service in names(root, &Path::new(DIRECTORY).join(&level)) {
+                all.entry(service).or_default().insert(level.clone());
+            }
+        }
+        Runlevels(all)
+    }
+
+    /// Returns the runlevels of a service.
+    fn of(&self, service: &str) -> BTreeSet<String> {
+        self.0.get(service).cloned().unwrap_or_default()
+    }
+
+    /// Returns the services that are in any runlevel, ordered by name.
+    fn services(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+fn names(root: &Root, path: &Path) -> Vec<String> {
+    let names = root.names(path).unwrap_or_default();
+    names.into_iter().filter_map(|name| name.into_string().ok()).collect()
 }
 
 #[cfg(test)]
@@ -154,5 +247,25 @@ mod tests {
         for odd in ["", "a b", "a/b", "..", "-x", "a@", "ä", "a\n", &"x".repeat(129)] {
             assert!(OpenRc.unit_name(odd).is_err(), "{odd}");
         }
+    }
+}
+
+#[cfg(test)]
+mod runlevels_tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_service_may_be_in_several() {
+        let folder = tempfile::tempdir().unwrap();
+        for (level, service) in [("boot", "a"), ("default", "a"), ("default", "b")] {
+            let level = folder.path().join(DIRECTORY).join(level);
+            std::fs::create_dir_all(&level).unwrap();
+            symlink(format!("/etc/init.d/{service}"), level.join(service)).unwrap();
+        }
+        let levels = Runlevels::read(&Root::new(folder.path()));
+        assert_eq!(levels.of("a"), ["boot", "default"].map(str::to_owned).into());
+        assert_eq!((levels.of("b"), levels.of("c")), ([DEFAULT.to_owned()].into(), BTreeSet::new()));
+        assert_eq!(levels.services().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -10,7 +10,6 @@ mod managers;
 mod names;
 mod offline;
 mod preset;
-mod private;
 mod show;
 mod signals;
 mod tool;

@@ -1,13 +1,12 @@
 //! Tests of taking over paths from entities of the same plugin, or of another one.
 
-use super::super::stores::PluginStore;
-use super::super::{Digest, Found, PathChange};
 use super::*;
 use crate::base_store::{BaseStore, RecordChange};
-use crate::error::PathError;
+use crate::error::{Notices, PathError};
 use crate::locations::Locations;
-use crate::notices::Notices;
 use crate::tracked::state::Attributes;
+use crate::tracked::stores::PluginStore;
+use crate::tracked::{Digest, Found, PathChange};
 use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,17 +1,15 @@
 //! Prepares changes of declared files.
 
-use super::super::definition::FileDefinition;
-use super::super::entity::DeclaredFile;
-use super::super::inspection::{Scrubbing, own_path};
-use super::super::preview;
-use super::super::wanted::DeclaredError;
-use super::super::words;
 use super::{Consequences, Effect, Executor, Prepared};
+use crate::declared::definition::FileDefinition;
+use crate::declared::entity::DeclaredFile;
+use crate::declared::inspection::{Scrubbing, own_path};
+use crate::declared::wanted::DeclaredError;
+use crate::declared::{self, preview};
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, Tracks, Unmanaged};
 use holo_change::{Image, PathHandle};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
-use holo_plugin::{Validation, ValidationError};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, Validation, ValidationError};
 use std::path::{Path, PathBuf};
 
 impl Executor<'_> {
@@ -93,7 +91,7 @@ impl Executor<'_> {
             let before = || preview::live(&subject.path, &current, inspection);
             inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
-        let message = format!("{} {}", words::change(&current, &desired).1, inspection.shown(&entity.path));
+        let message = format!("{} {}", declared::change(&current, &desired).1, inspection.shown(&entity.path));
         let paths = wanted.states.into_iter().map(|(path, state)| {
             let found = found.clone().filter(|_| path == subject.path);
             path_change(definition, &path, state, found)
