@@ -3,7 +3,7 @@
 use crate::module::ModuleName;
 use holo_plugin::Host;
 use holo_plugin::definitions::ResourceDirs;
-use holo_plugin::system::{Root, init_system};
+use holo_plugin::system::{Root, init_system, installed_init_system};
 use serde_json::{Map, Value};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -115,8 +115,12 @@ impl Facts<'_> {
     /// Determines the facts.
     pub(crate) fn new(host: &Host, is_other_user: bool) -> Facts<'static> {
         let dnf = std::fs::canonicalize(host.below_root(Path::new("/usr/bin/dnf")));
+        let root = Root::new(host.root());
         Facts {
-            init_system: init_system(&Root::new(host.root())),
+            // In a container without an init system, Ansible uses the module of the one that is installed.
+            init_system: Some(init_system(&root))
+                .filter(|name| !name.is_empty())
+                .unwrap_or(installed_init_system(&root)),
             package_manager: host.system().package_manager().map_or("", |manager| manager.name),
             has_dnf_5: dnf.is_ok_and(|program| program.ends_with("dnf5")),
             files: host.resources().clone(),
@@ -276,6 +280,7 @@ impl Call {
             self.args.remove("remote_src");
             let text = match content {
                 Value::String(text) => text,
+                Value::Bool(truth) => if truth { "True" } else { "False" }.to_owned(),
                 // As Python's serializer writes it.
                 other => python_json(&other),
             };
@@ -646,6 +651,8 @@ mod tests {
         assert_eq!(Value::Object(content.args), json!({"dest": "/b"}));
         let json = b"{\"a\": [\"\\u00e4\", 1]}".to_vec();
         assert_eq!(content.source, Some(Source::new(Content::Bytes(json))));
+        let content = call(&json!({"content": true, "dest": "/b"})).unwrap();
+        assert_eq!(content.source, Some(Source::new(Content::Bytes(b"True".to_vec()))));
         for dest in ["/etc", "/b/", "/usr"] {
             let refused = call(&json!({"content": "x", "dest": dest})).unwrap_err();
             assert_eq!(refused, format!("cannot use content when dest is a directory: {dest}"));

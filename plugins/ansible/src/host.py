@@ -302,9 +302,10 @@ class Result:
         for name, conditions in (("changed", task["changed_when"]), ("failed", task["failed_when"])):
             if conditions is None:
                 continue
-            own = dict(fields, result=fields)
+            complete = self.complete()
+            own = dict(complete, result=complete)
             if task["register"]:
-                own[task["register"]] = fields
+                own[task["register"]] = complete
             try:
                 fields[name] = all(condition if isinstance(condition, bool) else expressions().holds(condition, own)
                                    for condition in conditions)
@@ -316,14 +317,19 @@ class Result:
                 self.status = 0
                 fields.pop("msg", None)
 
-    def registered(self):
-        """Returns the answer as later tasks see it."""
-        fields = {name: value for name, value in self.fields.items() if name not in ("invocation", "diff")}
+    def complete(self):
+        """Returns the answer with the fields that Ansible adds."""
+        fields = dict(self.fields)
         for name in ("changed", "failed", "skipped"):
             fields[name] = is_true(fields.get(name)) or (name == "failed" and self.status != 0)
         for name in ("stdout", "stderr"):
             if isinstance(fields.get(name), str):
                 fields.setdefault(name + "_lines", fields[name].splitlines())
+        return fields
+
+    def registered(self):
+        """Returns the answer as later tasks see it."""
+        fields = {name: value for name, value in self.complete().items() if name not in ("invocation", "diff")}
         # A number that only Python has becomes a text.
         return json.loads(json.dumps(fields), parse_constant=str, parse_int=whole)
 
@@ -465,6 +471,9 @@ class Expressions:
         if not all(self.holds(condition) for condition in task["when"]):
             return {"holds": False, "args": {}}
         args = {name: self.value(text) for name, text in task["expressions"].items()}
+        if isinstance(args.get("content"), (list, dict)):
+            # It would lose the order of its keys.
+            args["content"] = json.dumps(self.without_omitted(args["content"]))
         # Errors of values that JSON does not have are those of the definition.
         return {"holds": True, "args": json.loads(json.dumps(self.without_omitted(args)))}
 
@@ -490,6 +499,10 @@ class Expressions:
             return os.environ.get(terms[0], options.get("default", ""))
         if name == "vars":
             return self.value(terms[0])
+        if name == "flattened":
+            return self.environment.filters["flatten"](list(terms))
+        if name == "dict":
+            return [item for term in terms for item in self.environment.filters["dict2items"](term)]
         if name == "file":
             with open(self.first_found(terms, {})) as file:
                 return file.read().rstrip()
@@ -580,6 +593,9 @@ class Host:
 
     def get_facts(self):
         """Returns Ansible's own facts, which its module `setup` gathers when an expression first needs them."""
+        if "module_setup" in self.more_facts:
+            # A task has gathered them.
+            self.facts = self.facts or {}
         if self.facts is None:
             step = {"module": "ansible.modules.setup", "name": "ansible.builtin.setup", "args": {"gather_timeout": 30}}
             task = {"check": False, "diff": False, "no_log": True, "directory": None, "environment": {}}
@@ -608,8 +624,8 @@ class Host:
         task["directory"] = task["directory"] or self.get_directory()
         if task["scope"]:
             self.get_expressions().enter(task)
-        result = None
-        for step in task["steps"]:
+        result = Result(json.dumps(task["answer"]).encode(), None, 0, b"") if "answer" in task else None
+        for step in task.get("steps", []):
             try:
                 source = keep(step, task, self.get_expressions)
             except Exception as error:

@@ -39,7 +39,9 @@ MAGIC = ["hostvars", "groups", "group_names", "play_hosts", "ansible_play_hosts"
          "inventory_file", "playbook_dir", "role_name", "ansible_role_name", "ansible_parent_role_names", "ansible_search_path",
          "inventory_hostname_short", "ansible_host", "ansible_user", "ansible_ssh_user", "ansible_connection", "ansible_version",
          "ansible_run_tags", "ansible_loop", "ansible_index_var", "playbook_name"]
-LOOKUPS = ["first_found", "env", "vars", "file"]
+# Conditions whose result a task can change.
+CHANGEABLE = re.compile(r"\b(exists|file|directory|link|link_exists|mount|same_file)\b")
+LOOKUPS = ["dict", "env", "file", "first_found", "flattened", "vars"]
 LOOPS = {
     "loop": "%s",
     "with_list": "%s",
@@ -69,6 +71,7 @@ class Importer:
         self.may_fail = False
         self.notifications = []
         self.handlers = []
+        self.play_handlers = []
         self.roles = []
         # Variables that tasks set, and how often; then those of tasks that could not be imported.
         self.volatile = collections.Counter()
@@ -79,8 +82,14 @@ class Importer:
         self.conflicting = set()
         self.owners = {}
         self.plays = 0
-        # The names of imported tasks in the playbook, by entity.
+        self.quote = quote
+        # The number of includes whose condition was evaluated before.
+        self.kept = 0
+        self.gathers_facts = False
+        self.uses_facts = False
+        # The files and lines of imported tasks, by entity, and those of the other tasks.
         self.originals = {}
+        self.left = set()
         self.expressions = host.Expressions(lambda: {})
         self.environment = self.expressions.environment
 
@@ -92,6 +101,7 @@ class Importer:
         with open(path, encoding="utf-8") as file:
             loader = type("Loader", (self.yaml.SafeLoader,), {})
             loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+            loader.add_constructor("tag:yaml.org,2002:map", lambda loader, node: self.located(loader, node, path))
             loader.add_multi_constructor("!vault", lambda loader, suffix, node: Vault())
             # Dates stay texts, as no module wants another value.
             loader.yaml_implicit_resolvers = {
@@ -99,6 +109,12 @@ class Importer:
                 for letter, resolvers in loader.yaml_implicit_resolvers.items()
             }
             return self.yaml.load(file, loader) or default
+
+    def located(self, loader, node, path):
+        located = Located()
+        yield located
+        located.update(loader.construct_mapping(node))
+        located.path = "%s:%d" % (os.path.realpath(path), node.start_mark.line + 1)
 
     def main_file(self, folder):
         for name in ("main.yml", "main.yaml", "main"):
@@ -117,18 +133,27 @@ class Importer:
             for folder in ("defaults", "vars"):
                 values = self.read(self.main_file(os.path.join(path, folder)), {})
                 self.add_variables(values, path, overrides=folder == "vars")
-            handlers = self.read(self.main_file(os.path.join(path, "handlers")), [])
-            self.handlers += [(handler, dict(context, role=path)) for handler in handlers]
+            self.handlers += self.handlers_in(self.main_file(os.path.join(path, "handlers")), dict(context, role=path))
             self.find_volatile(path)
         file = os.path.join(path, "tasks", tasks_from)
         file = self.main_file(os.path.join(path, "tasks")) if tasks_from == "main" else file if os.path.exists(file) else file + ".yml"
         self.add_file(file, dict(context, role=path))
 
+    def handlers_in(self, path, context):
+        """Returns the handlers of a file, and those of files that it imports."""
+        found = []
+        for handler in self.read(path, []):
+            name = handler.get("ansible.builtin.import_tasks", handler.get("import_tasks"))
+            imported = os.path.join(os.path.dirname(path), str(name))
+            is_plain = not {"when", "vars"} & set(handler)
+            found += self.handlers_in(imported, context) if is_plain and os.path.isfile(imported) else [(handler, context)]
+        return found
+
     def add_listed_roles(self, roles, beside, context):
         for role in roles:
             role = {"role": role} if isinstance(role, str) else dict(role)
             name = role.pop("role", None) or role.pop("name", None)
-            inherited = self.passed_on(role)
+            inherited = self.passed_on(self.with_inherited(role, context))
             parameters = {key: value for key, value in role.items() if key not in KEYWORDS}
             inherited["vars"] = dict(inherited.get("vars") or {}, **parameters)
             try:
@@ -175,7 +200,8 @@ class Importer:
             self.owners[name] = owner
 
     def add_named_role(self, name, beside, context, tasks_from="main", is_listed=False):
-        name = str(name).rpartition(".")[2]
+        if "/" not in str(name):
+            name = str(name).rpartition(".")[2]
         for folder in (os.path.dirname(beside), os.path.join(os.path.dirname(beside), "roles"), os.path.join(beside, "roles")):
             path = os.path.abspath(os.path.join(folder, name))
             if os.path.isdir(path):
@@ -213,19 +239,26 @@ class Importer:
             self.add_variables(play.get("vars") or {}, self.plays)
             for file in play.get("vars_files") or []:
                 self.add_variables(self.read(os.path.join(folder, file), {}), self.plays)
-            inherited = {key: play[key] for key in ("become", "become_user", "environment", "module_defaults") if key in play}
+            self.unknown.update(one["name"] for one in play.get("vars_prompt") or [])
+            inherited = self.passed_on({key: value for key, value in play.items() if key != "vars"})
             context = {"role": folder, "folder": folder, "inherited": inherited}
-            self.handlers += [(handler, context) for handler in play.get("handlers") or []]
+            # Those of roles come first.
+            self.play_handlers = [(handler, context) for handler in play.get("handlers") or []]
             self.volatile.update(self.assigned([play.get(key) for key in ("pre_tasks", "tasks", "post_tasks", "handlers")], folder))
+            self.gathers_facts |= play.get("gather_facts", True) is not False
             self.add_tasks(play.get("pre_tasks") or [], context)
+            self.add_handlers()
             self.add_listed_roles(play.get("roles") or [], os.path.join(folder, "roles", "x"), context)
             self.add_tasks(play.get("tasks") or [], context)
+            self.add_handlers()
             self.add_tasks(play.get("post_tasks") or [], context)
+            self.add_handlers()
 
     # Tasks
 
     def add_tasks(self, tasks, context):
         for task in tasks:
+            context = dict(context, path=getattr(task, "path", None))
             try:
                 self.add_task(dict(task), context)
             except Unsupported as reason:
@@ -233,36 +266,67 @@ class Importer:
             except Exception as error:
                 self.add_todo(task, "cannot be read: %s" % error, context)
 
-    def add_task(self, task, context):
+    def with_inherited(self, task, context):
+        """Returns a task or role with the keywords of its blocks, includes and play."""
         inherited = dict(context.get("inherited") or {})
         if "when" in inherited and "when" in task:
             task["when"] = host.as_list(inherited["when"]) + host.as_list(task["when"])
         for key in ("vars", "environment"):
             if key in inherited and isinstance(inherited[key], dict) and isinstance(task.get(key, {}), dict):
                 task[key] = dict(inherited[key], **(task.get(key) or {}))
-        task = dict(inherited, **task)
+        return dict(inherited, **task)
+
+    def add_task(self, task, context):
+        task = self.with_inherited(task, context)
         if "never" in host.as_list(task.get("tags")):
             raise Unsupported("the tag never has no counterpart")
         if "block" in task:
             return self.add_block(task, context)
         module = self.module_of(task)
         short = module[len("ansible.builtin.") :] if module.startswith("ansible.builtin.") else module
+        if short in ("include_tasks", "include_role", "include"):
+            self.keep_condition(task, short, context)
         if short in ("include_tasks", "import_tasks", "include"):
             return self.add_include(task, module, context)
         if short in ("include_role", "import_role"):
             args = self.arguments(task, module)
             if any("{{" in str(value) for value in args.values()) or "loop" in task:
                 raise Unsupported("the role depends on an expression")
-            return self.add_named_role(args["name"], context["role"], dict(context, inherited=self.passed_on(task)), args.get("tasks_from", "main"))
+            return self.add_named_role(args.get("name") or args["role"], context["role"], dict(context, inherited=self.passed_on(task)), args.get("tasks_from", "main"))
         if short == "meta":
             action = self.arguments(task, module).get("_raw_params")
-            if "when" in task or action not in ("flush_handlers", "noop", "reset_connection", "refresh_inventory", "clear_host_errors"):
+            is_flush = action == "flush_handlers" and not self.notifications
+            if ("when" in task and not is_flush) or action not in ("flush_handlers", "noop", "reset_connection", "refresh_inventory", "clear_host_errors"):
                 raise Unsupported("meta: %s has no counterpart" % action)
             if action == "flush_handlers":
                 self.add_handlers()
             self.count[True] += 1
             return None
         self.add_definition(task, module, short, context)
+
+    def keep_condition(self, task, short, context):
+        """Has the condition of an include evaluated before its tasks, as these can change it."""
+        conditions = [one for one in self.conditions(task.get("when")) if isinstance(one, str)]
+        used = {name for one in conditions for name in self.used(one)}
+        if used & {*self.volatile, "lookup", "ansible_facts", "ansible_local"} or any(CHANGEABLE.search(one) for one in conditions):
+            self.kept += 1
+            name = "included_%d" % self.kept
+            table = {"module": "ansible.builtin.set_fact", "args": {name: True}, "vars": task.get("vars") or {}, "when": conditions}
+            self.write("%s: condition" % (task.get("name") or short), table, None, None)
+            task["when"] = ["%s is defined" % name]
+
+    def used(self, text, found=None):
+        """Returns the variables of an expression, and those of their values."""
+        from jinja2 import meta
+
+        found = set() if found is None else found
+        names = meta.find_undeclared_variables(self.environment.parse(text if has_template(text) else "{{ (%s) }}" % text)) - found
+        found |= names
+        for name in names:
+            for part in texts_in(self.data.get(name)):
+                if has_template(part):
+                    self.used(part, found)
+        return found
 
     def passed_on(self, task):
         kept = ("delegate_to", "module_defaults", "notify", "when", "vars", "environment", "become", "become_user", "no_log", "ignore_errors", "check_mode")
@@ -374,6 +438,7 @@ class Importer:
                 if name not in LOOKUPS:
                     raise Unsupported("the lookup %s has no counterpart" % name)
         names = meta.find_undeclared_variables(tree)
+        self.uses_facts |= any(name.startswith("ansible_") for name in names - {"ansible_check_mode", "ansible_managed"})
         for name in sorted(names & set(MAGIC)):
             raise Unsupported("the variable %s only exists in a controller" % name)
         for name in sorted(names & self.unknown):
@@ -388,6 +453,8 @@ class Importer:
             raise Unsupported("a value is encrypted with ansible-vault")
         if isinstance(value, str) and ("{{" in value or "{%" in value) and depth < 5:
             self.check(value, is_template=True)
+        if isinstance(value, dict) and isinstance(self.ordered(value), dict) and list(value) != sorted(value, key=str):
+            raise Unsupported("the order of %s would be lost" % ", ".join(map(str, value)))
         if isinstance(value, (list, dict)):
             for one in value.values() if isinstance(value, dict) else value:
                 self.check_value(one, depth + 1)
@@ -409,7 +476,7 @@ class Importer:
         if isinstance(value, Vault):
             raise Unsupported("a value is encrypted with ansible-vault")
         if isinstance(value, str):
-            return self.expression(value) if has_template(value) else json.dumps(value, ensure_ascii=False)
+            return self.expression(value) if has_template(value) else self.quote(value)
         if isinstance(value, bool) or value is None:
             return {True: "true", False: "false", None: "none"}[value]
         if isinstance(value, (int, float)):
@@ -417,8 +484,26 @@ class Importer:
         if isinstance(value, list):
             return "[%s]" % ", ".join(self.grouped(one) for one in value)
         if isinstance(value, dict):
-            return "{%s}" % ", ".join("%s: %s" % (self.literal(name), self.grouped(one)) for name, one in value.items())
+            # A text must not contain the end of an expression.
+            return "{%s }" % ", ".join("%s: %s" % (self.literal(name), self.grouped(one)) for name, one in value.items())
         return json.dumps(str(value))
+
+    def ordered(self, value):
+        """Returns a value in which tables whose keys are not sorted are expressions, as data have no order."""
+        if isinstance(value, list):
+            return [self.ordered(one) for one in value]
+        if not isinstance(value, dict) or contains(value, Vault):
+            return value
+        if list(value) == sorted(value, key=str):
+            return {name: self.ordered(one) for name, one in value.items()}
+        before, self.quote = self.quote, raw_quote
+        try:
+            text = "{{ %s }}" % self.literal(value)
+        except Unsupported:
+            return value
+        finally:
+            self.quote = before
+        return text if "\\" not in text and host.SINGLE.match(text) else value
 
     def grouped(self, value):
         return "(%s)" % self.literal(value) if isinstance(value, str) and has_template(value) else self.literal(value)
@@ -479,7 +564,7 @@ class Importer:
     # Definitions
 
     def add_definition(self, task, module, short, context, subscribes=None):
-        if short == "debug" and not {"notify", "register", "failed_when"} & set(task):
+        if short == "debug" and not {"notify", "register", "failed_when", "changed_when"} & set(task):
             self.count[True] += 1
             return
         self.check_module(module, short)
@@ -491,7 +576,7 @@ class Importer:
             if item:
                 value = next(iter(item.values()))
                 name += " (%s)" % (value if isinstance(value, (str, int)) else number + 1)
-            self.write(name, table, subscribes, str(task.get("name") or short))
+            self.write(name, table, subscribes, context["path"])
             self.notifications += [(self.now(one, item), self.previous) for one in host.as_list(task.get("notify"))]
         self.count[True] += 1
 
@@ -523,24 +608,29 @@ class Importer:
                     args[name] = self.expressions.value(literal)
                 else:
                     expressions[name] = literal
+            elif short == "copy" and name == "content" and isinstance(value, (list, dict)):
+                args[name] = json.dumps(value)
             else:
                 args[name] = value
         if short == "template":
             self.check_template(args.get("src"), context)
-        if short == "debug":
-            args = expressions = {}
+        if short == "debug" and "msg" not in [*args, *expressions]:
+            if "register" in task:
+                raise Unsupported("register: of debug without msg has no counterpart")
+            args, expressions = {}, {}
         table["args"], table["expressions"] = args, expressions
         for value in (task.get("vars") or {}).values():
             self.check_value(value)
-        table["vars"] = without_none(dict(task.get("vars") or {}, **item))
+        table["vars"] = {name: without_none(self.ordered(value)) for name, value in dict(task.get("vars") or {}, **item).items()}
         for key in ("when", "changed_when", "failed_when"):
             if key in task and task[key] not in (None, []):
                 table[key] = self.conditions(task[key])
         if task.get("register"):
             table["register"] = task["register"]
         self.add_retries(task, table)
-        if self.now(task.get("ignore_errors")) is True and "failed_when" not in table and "until" not in task:
-            table["ignore_errors"] = True
+        if self.now(task.get("ignore_errors")) is True:
+            # A failure that is ignored would not be retried.
+            table["may_fail" if "until" in task else "ignore_errors"] = True
         if task.get("become_user") and self.now(task.get("become", True)):
             user = self.now(task["become_user"])
             if user != "root":
@@ -628,8 +718,19 @@ class Importer:
     def add_handlers(self):
         """Adds the handlers that were notified since the last time."""
         notified, self.notifications = self.notifications, []
-        for handler, context in self.handlers:
-            topics = [handler.get("name")] + host.as_list(handler.get("listen"))
+        handlers = [(handler, dict(context, path=handler.path)) for handler, context in self.handlers + self.play_handlers]
+        by_name, known = {}, set()
+        for handler, context in handlers:
+            name = self.name_of(handler)
+            if by_name.get(name, (None, None))[1] != context["role"]:
+                # A later role replaces handlers.
+                by_name[name] = handler.path, context["role"]
+        for handler, context in handlers:
+            name = self.name_of(handler)
+            topics = host.as_list(handler.get("listen"))
+            if by_name[name][0] == handler.path:
+                topics = topics + [name, "%s : %s" % (os.path.basename(context["role"]), name)]
+            known.update(topics)
             by = [name for topic, name in notified if topic in topics]
             if not by:
                 continue
@@ -648,15 +749,24 @@ class Importer:
                 self.notifications = []
             except Unsupported as reason:
                 self.add_todo(handler, reason, context)
+        for topic in dict.fromkeys(topic for topic, _ in notified if topic not in known):
+            self.add_todo({"notify": topic}, "there is no handler %s" % topic)
 
-    def write(self, name, table, subscribes, original):
+    def name_of(self, handler):
+        try:
+            return self.now(handler.get("name"))
+        except Unsupported:
+            return handler["name"]
+
+    def write(self, name, table, subscribes, path):
         name = re.sub(r"\s+", " ", re.sub(r"\{\{\s*(.*?)\s*\}\}", r"\1", str(name))).strip()
         unique, number = name, 1
         while unique in self.names:
             number += 1
             unique = "%s (%d)" % (name, number)
         self.names.add(unique)
-        self.originals[unique] = original
+        self.originals[unique] = path
+        may_fail = table.pop("may_fail", False) or "ignore_errors" in table
         lines = ["[[task]]", "name = %s" % toml(unique), "module = %s" % toml(table.pop("module"))]
         for key in ("args", "expressions", "vars", "environment"):
             for inner, value in (table.pop(key, None) or {}).items():
@@ -668,11 +778,12 @@ class Importer:
         if self.previous:
             key = "after" if self.may_fail else "requires"
             lines.append("%s = %s" % (key, toml(["ansible:" + self.previous])))
-        self.previous, self.may_fail = unique, "ignore_errors" in table
+        self.previous, self.may_fail = unique, may_fail
         self.lines += lines + [""]
 
     def add_todo(self, task, reason, context=None):
         self.unknown.update(self.assigned(task, (context or {}).get("role", "/")))
+        self.left |= {getattr(one, "path", None) for one in [task, *self.leaves(task)]}
         text = self.yaml.dump([plain(task)], sort_keys=False, allow_unicode=True, default_flow_style=False)
         self.lines += ["# TODO: %s" % " ".join(str(reason).split())] + ["#   " + line for line in text.splitlines()] + [""]
         self.count[False] += 1
@@ -681,6 +792,9 @@ class Importer:
         self.add_handlers()
         os.makedirs(self.output, exist_ok=True)
         lines = self.lines
+        if self.gathers_facts and self.uses_facts:
+            # As in the playbook, they are those of the beginning.
+            lines = ["[[task]]", 'name = "Gathering Facts"', 'module = "ansible.builtin.setup"', ""] + lines
         defaults = ["/usr/share/ansible/collections"]
         if self.used_roots - set(defaults) or sys.executable != "/usr/bin/python3":
             folders = sorted(folder for folder in self.used_roots if folder not in sys.path) or defaults
@@ -693,7 +807,7 @@ class Importer:
             text = "{% raw %}\n" + text + "{% endraw %}\n"
         with open(os.path.join(self.output, "10-%s.toml%s" % (name, ".jinja" if is_raw else "")), "w") as file:
             file.write(head + text)
-        data = {key: without_none(value) for key, value in self.data.items()}
+        data = {key: without_none(self.ordered(value)) for key, value in self.data.items()}
         path = os.path.join(self.root, DATA)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
@@ -712,8 +826,24 @@ KEYWORDS = IGNORED + [
 ]
 
 
+class Located(dict):
+    """A table of a file, with its path and line."""
+
+
 class Vault:
     """An encrypted value."""
+
+
+def quote(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+def raw_quote(text):
+    """Returns the literal of a text in a template in which a backslash stands for itself."""
+    for quote in "\"'":
+        if quote not in text:
+            return quote + text + quote
+    raise Unsupported("a text has both kinds of quotes")
 
 
 def has_template(text):
@@ -726,6 +856,12 @@ def contains(value, kind):
     if isinstance(value, list):
         return any(contains(one, kind) for one in value)
     return isinstance(value, kind)
+
+
+def texts_in(value):
+    if isinstance(value, (list, dict)):
+        return [text for one in (value.values() if isinstance(value, dict) else value) for text in texts_in(one)]
+    return [value] if isinstance(value, str) else []
 
 
 def without_none(value):
@@ -786,6 +922,31 @@ cp -a . "$2"
 """
 
 
+# What the plugin says of a failure with `ignore_errors`.
+IGNORED_FAILURE = "the failure is ignored: "
+
+# Has ansible-playbook skip the tasks that were not imported.
+STRATEGY = """
+from ansible.plugins.strategy import linear
+
+class StrategyModule(linear.StrategyModule):
+    def leave_out(self, task):
+        one = task
+        while one is not None:
+            if one.get_path() in %r:
+                task.when = [False]
+            one = getattr(one, "_parent", None)
+
+    def _queue_task(self, host, task, *others):
+        self.leave_out(task)
+        return super()._queue_task(host, task, *others)
+
+    def _execute_meta(self, task, *others):
+        self.leave_out(task)
+        return super()._execute_meta(task, *others)
+"""
+
+
 class Copy:
     """A throw-away copy of this system, in which a command was run."""
 
@@ -828,16 +989,15 @@ def is_same_folder(path, state):
 
 
 def playbook_results(output):
-    """Returns the results of tasks in the output of ansible-playbook."""
-    results, name = {}, None
+    """Returns the results of tasks, by file and line, in the output of ansible-playbook."""
+    results, path = {}, None
     for line in output.splitlines():
-        task = re.match(r"(?:TASK|RUNNING HANDLER) \[(?:.* : )?(.*)\] \*+$", line)
-        if task:
-            name = task.group(1)
+        if line.startswith("task path: "):
+            path = line[len("task path: ") :]
         result = re.match(r"(ok|changed|skipping|fatal|failed): \[", line)
-        if result and name:
+        if result and path:
             word = {"skipping": "ok", "fatal": "failed"}.get(result.group(1), result.group(1))
-            results[name] = max(word, results.get(name, "ok"), key=["ok", "changed", "failed"].index)
+            results[path] = worse(word, results.get(path))
     return results
 
 
@@ -845,15 +1005,21 @@ def own_results(output, originals):
     results = {}
     for line in output.splitlines():
         event = json.loads(line) if line.startswith("{") else {}
-        name = originals.get(event.get("id", "")[len("ansible:") :])
-        if event.get("event") == "end" and name:
+        path = originals.get(event.get("id", "")[len("ansible:") :])
+        if path and event.get("event") == "output" and IGNORED_FAILURE in event["text"]:
+            results[path] = "failed"
+        elif path and event.get("event") == "end":
             word = {"changed": "changed", "failed": "failed"}.get(event.get("result"), "ok")
-            results[name] = max(word, results.get(name, "ok"), key=["ok", "changed", "failed"].index)
+            results[path] = worse(word, results.get(path))
     return results
 
 
-def verify(source, output, originals):
-    """Applies the playbook and the definitions to copies of this system, and compares the results."""
+def worse(one, other):
+    return max(one, other or "ok", key=["ok", "changed", "failed"].index)
+
+
+def verify(source, output, originals, left):
+    """Applies the imported tasks of a playbook and the definitions to copies of this system, and compares the results."""
     source, output = os.path.abspath(source), os.path.abspath(output)
     beside = os.path.join(os.path.dirname(PLUGIN), "holo")
     holo = beside if os.path.exists(beside) else shutil.which("holo") or "holo"
@@ -864,8 +1030,10 @@ def verify(source, output, originals):
             playbook = os.path.join(folder, "play.yml")
             with open(playbook, "w") as file:
                 json.dump([{"hosts": "localhost", "roles": [source]}], file)
-        options = "ANSIBLE_NOCOLOR=1 ANSIBLE_LOCALHOST_WARNING=0 ANSIBLE_STDOUT_CALLBACK=default LC_ALL=C.UTF-8 ANSIBLE_COLLECTIONS_PATH="
-        words = [program, "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable, playbook]
+        with open(os.path.join(folder, "imported.py"), "w") as file:
+            file.write(STRATEGY % left)
+        options = "ANSIBLE_STRATEGY=imported ANSIBLE_STRATEGY_PLUGINS=" + folder + " ANSIBLE_NOCOLOR=1 ANSIBLE_LOCALHOST_WARNING=0 ANSIBLE_STDOUT_CALLBACK=default LC_ALL=C.UTF-8 ANSIBLE_COLLECTIONS_PATH="
+        words = [program, "-vv", "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable, playbook]
         quoted = shlex.quote(":".join(roots()))
         theirs = Copy(folder, "playbook", "%s%s %s" % (options, quoted, " ".join(map(shlex.quote, words))))
         words = (shlex.quote(output + "/."), shlex.quote("plugin ansible=" + PLUGIN), shlex.quote(holo))
@@ -879,15 +1047,16 @@ def verify(source, output, originals):
     # Tasks that a failure has prevented are not compared.
     names = [name for name in results if name in own]
     different = [name for name in names if results[name] != own[name]]
+    entities = {path: name for name, path in originals.items()}
     for name in different:
-        print(">> %s: %s in the playbook, %s here" % (name, results[name], own[name]))
+        print(">> %s (%s): %s in the playbook, %s here" % (entities[name], name, results[name], own[name]))
     paths = [path for path in sorted(set(files) | set(own_files)) if files.get(path) != own_files.get(path)]
     for path in paths:
         print(">> %s: %s" % (path, "only in the playbook" if path not in own_files else "only here" if path not in files else "differs"))
     failed = [name for name in names if results[name] == "failed"]
     print("%d of %d tasks and %d of %d files are equal%s" % (
         len(names) - len(different), len(names), len(set(files) | set(own_files)) - len(paths), len(set(files) | set(own_files)),
-        ", and the playbook failed at: %s" % failed[0] if failed else ""))
+        ", and the playbook failed at: %s" % entities[failed[0]] if failed else ""))
     return 1 if different or paths else 0
 
 
@@ -902,6 +1071,7 @@ def main():
         importer = Importer(arguments.output)
         importer.collections = roots()
         if os.path.isdir(arguments.source):
+            importer.gathers_facts = True
             importer.add_role(arguments.source, {"inherited": {}})
         else:
             importer.add_playbook(arguments.source)
@@ -921,7 +1091,7 @@ def main():
         sys.stderr.write("!! cannot verify: only root can make copies of the system\n")
         return 1
     if arguments.verify:
-        return verify(arguments.source, arguments.output, importer.originals)
+        return verify(arguments.source, arguments.output, importer.originals, importer.left)
     return 3 if left else 0
 
 

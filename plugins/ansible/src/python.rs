@@ -49,7 +49,8 @@ pub(crate) struct Become {
 /// A task.
 #[derive(Debug, Serialize)]
 pub(crate) struct Request<'a> {
-    pub(crate) steps: Vec<StepRequest>,
+    #[serde(flatten)]
+    pub(crate) work: Work,
     pub(crate) check: bool,
     pub(crate) diff: bool,
     /// True if the arguments must not be written to the system's log.
@@ -63,6 +64,14 @@ pub(crate) struct Request<'a> {
     pub(crate) wanted: Vec<String>,
     #[serde(flatten)]
     pub(crate) scope: Scope,
+}
+
+/// The modules of a task, or the answer of a task without a module.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    Steps(Vec<StepRequest>),
+    Answer(Value),
 }
 
 /// The variables of expressions and templates.

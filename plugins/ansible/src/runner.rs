@@ -7,7 +7,9 @@ use crate::definition::{Condition, Conditions, Options, PythonTable};
 use crate::library::{LibraryError, Module};
 use crate::module::ModuleName;
 use crate::no_log::NoLog;
-use crate::python::{Become, Evaluation, MAX_OUTPUT, Python, PythonError, Request, Scope, StepRequest, as_characters};
+use crate::python::{
+    Become, Evaluation, MAX_OUTPUT, Python, PythonError, Request, Scope, StepRequest, Work, as_characters,
+};
 use holo_bridge::trust::{TrustError, Trusted};
 use holo_bridge::{Attributes, Faults, Sensitive};
 use holo_plugin::facts::LocatedError;
@@ -116,6 +118,15 @@ impl Runner {
         let facts = Facts::new(host, who.user.is_some());
         let mut python = state.python(host, table, job.module, (&who, job.sensitive), output)?;
         let answer = state.run(host, &mut python, &facts, job, output);
+        let answer = match answer {
+            Err(RunError::Task(reason)) if job.options.ignore_errors && !job.check => {
+                let registered = json!({"changed": false, "failed": true, "msg": reason});
+                let mut failed = Answer::not_run(End::Failed(reason));
+                failed.registered = Some(registered);
+                Ok(failed)
+            }
+            answer => answer,
+        };
         match &answer {
             Err(RunError::Fault(_)) => state.faults.add(),
             _ => {
@@ -154,7 +165,9 @@ impl State {
             return Ok(Answer::not_run(End::Unchanged));
         };
         if let Some(name) = job.module.as_builtin().filter(|name| EMULATED.contains(name)) {
-            return self.emulate(name, args, facts).map(Answer::not_run);
+            let answer = self.emulate(name, args, facts)?;
+            let scope = self.scope(host, false, job)?;
+            return ask(python, &job.module.to_string(), Work::Answer(answer), job, scope, output);
         }
         let mut call = Call::new(job.module, args.clone(), facts)?;
         let mut files = self.find(host, python, &call, job.options);
@@ -171,8 +184,10 @@ impl State {
         if call.creates.as_ref().is_some_and(|path| path.exists()) {
             return Ok(Answer::not_run(End::Unchanged));
         }
-        let scope = self.scope(host, &call, job)?;
-        let answer = ask(python, &call, job, scope, output)?;
+        let is_template = matches!(&call.source, Some(Source { content: Content::Template { .. }, .. }));
+        let scope = self.scope(host, is_template, job)?;
+        let steps = call.steps().into_iter().map(|step| StepRequest::new(step, job.check)).collect();
+        let answer = ask(python, &call.module.to_string(), Work::Steps(steps), job, scope, output)?;
         if let Some(names) = &answer.no_log {
             self.no_log.learn(host, &job.module.to_string(), &files, names);
         }
@@ -218,15 +233,20 @@ impl State {
         Ok(Some(args))
     }
 
-    /// Does the work of a module that only exists in Ansible's controller.
-    fn emulate(&mut self, name: &str, mut args: Map<String, Value>, facts: &Facts<'_>) -> Result<End, RunError> {
+    /// Does the work of a module that only exists in Ansible's controller, and returns its answer.
+    fn emulate(&mut self, name: &str, mut args: Map<String, Value>, facts: &Facts<'_>) -> Result<Value, RunError> {
         let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
         match name {
-            "fail" => return Ok(End::Failed(text("msg").unwrap_or_else(|| "failed as requested".to_owned()))),
+            "fail" => {
+                let reason = text("msg").unwrap_or_else(|| "failed as requested".to_owned());
+                return Ok(json!({"failed": true, "msg": reason}));
+            }
             "assert" if args.get("that") != Some(&Value::Bool(true)) => {
                 let reason = text("fail_msg").or_else(|| text("msg"));
-                return Ok(End::Failed(reason.unwrap_or_else(|| "the assertion does not hold".to_owned())));
+                let reason = reason.unwrap_or_else(|| "the assertion does not hold".to_owned());
+                return Ok(json!({"failed": true, "msg": reason}));
             }
+            "debug" => return Ok(json!({"msg": args.get("msg")})),
             "include_vars" => {
                 let file = text("file").or_else(|| text("_raw_params"));
                 let path = facts.find(&file.ok_or(ArrangementError::Missing { name: "file" })?, "vars")?;
@@ -236,20 +256,20 @@ impl State {
             }
             "set_fact" => {
                 args.remove("cacheable");
-                self.registered.extend(args);
+                self.registered.extend(args.clone());
+                return Ok(json!({"ansible_facts": args}));
             }
             _ => {}
         }
-        Ok(End::Unchanged)
+        Ok(json!({}))
     }
 
     /// Returns the variables for running a module, if it needs any.
-    fn scope(&self, host: &Host, call: &Call, job: Job<'_>) -> Result<Scope, RunError> {
+    fn scope(&self, host: &Host, is_template: bool, job: Job<'_>) -> Result<Scope, RunError> {
         let is_expression = |conditions: &Option<Conditions>| {
             let all = conditions.iter().flat_map(Conditions::all);
             all.into_iter().any(|condition| matches!(condition, Condition::Expression(_)))
         };
-        let is_template = matches!(&call.source, Some(Source { content: Content::Template { .. }, .. }));
         if is_template || is_expression(&job.options.changed_when) || is_expression(&job.options.failed_when) {
             return self.variables(host, job);
         }
@@ -336,18 +356,18 @@ impl State {
 
 fn ask(
     python: &mut Python,
-    call: &Call,
+    name: &str,
+    work: Work,
     job: Job<'_>,
     scope: Scope,
     output: &mut Output<'_>,
 ) -> Result<Answer, RunError> {
-    let name = call.module.to_string();
     let refresh =
         job.mode.variables().into_iter().map(|(name, value)| (name.to_owned(), as_characters(value.as_bytes())));
     let own = job.options.environment.iter().map(|(name, value)| (name.clone(), as_characters(value.as_bytes())));
     let received = job.mode.wanted.iter().filter(|_| job.options.register.is_some());
     let request = Request {
-        steps: call.steps().into_iter().map(|step| StepRequest::new(step, job.check)).collect(),
+        work,
         check: job.check,
         diff: job.diff,
         no_log: !job.sensitive.is_empty(),
@@ -361,7 +381,7 @@ fn ask(
     let limits = Limits { time: job.timeout, output: MAX_OUTPUT };
     let mut last = None;
     let reply = python.ask(&request, limits, &mut |line| relay(line, job.sensitive, &mut last, output));
-    Ok(Answer::new(&name, reply?, last.as_deref(), limits))
+    Ok(Answer::new(name, reply?, last.as_deref(), limits))
 }
 
 /// Shows a line, and stores it unless it is empty.

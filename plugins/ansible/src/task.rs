@@ -1,6 +1,7 @@
 //! A task as an entity.
 
 use crate::answer::{Answer, End};
+use crate::controller::EMULATED;
 use crate::definition::{Conditions, Options, PythonTable};
 use crate::difference;
 use crate::module::ModuleName;
@@ -114,7 +115,7 @@ impl Entity for Task {
         self.show(host, &answer, output);
         let applied = match &answer.end {
             End::Failed(reason) if self.options.ignore_errors => {
-                output.warning(self.hide(reason));
+                output.warning(format!("the failure is ignored: {}", self.hide(reason)));
                 Applied::Unchanged
             }
             End::Failed(reason) => {
@@ -164,7 +165,7 @@ impl Entity for Task {
         self.show(host, &answer, output);
         match &answer.end {
             End::Failed(reason) if self.options.ignore_errors => {
-                output.warning(self.hide(reason));
+                output.warning(format!("the failure is ignored: {}", self.hide(reason)));
                 Verdict::InDesiredState
             }
             End::Failed(reason) => {
@@ -285,7 +286,7 @@ impl Task {
 
     /// Runs the module in check mode, to report if it would make the same changes again.
     fn look_again(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) {
-        if !self.can_check() {
+        if !self.can_check() || self.module.as_builtin().is_some_and(|name| EMULATED.contains(&name)) {
             return;
         }
         let again = self.run(host, Purpose::CheckAgain, mode, &mut Output::new(&mut Unheard));

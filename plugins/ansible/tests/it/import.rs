@@ -11,6 +11,7 @@ const RESOURCES: &str = "out/etc/holo/resources/ansible";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = with_each("a role is imported, and has the same result as before", &[Need::Root], same_result);
+    trials.extend(with_each("an imported playbook has the same effect", &[Need::Root], same_effect));
     trials.extend(with_each("tasks that cannot be imported are marked", &[], marked));
     trials.extend(with_each("files of two roles are not mixed up", &[], conflicting));
     trials.extend(with_each("a playbook that cannot be read is an error", &[], unreadable));
@@ -42,6 +43,73 @@ fn same_result(version: Version) {
     assert!(root.exists(format!("{RESOURCES}/templates/site.conf.j2")));
 }
 
+/// What a playbook does in ways that are easily lost. Each task that depends on one of them changes something only if it works.
+const PLAYBOOK: &str = r#"
+- hosts: all
+  ignore_errors: true
+  environment: { OF_PLAY: 'yes' }
+  vars:
+    states: { zebra: 1, ape: 2, cat: 3 }
+    of_fact: "{{ ansible_local.test.key | default('none') }}"
+  pre_tasks:
+    - { command: 'true', notify: early }
+    - { command: 'false' }
+    - { command: 'false', register: x, failed_when: x.rc == 1 }
+    - { command: 'false', register: x, until: x.rc == 0, retries: 1, delay: 0 }
+    - { debug: { msg: x }, changed_when: true, notify: of a play }
+    - { fail: { msg: x }, register: x }
+    - { command: 'true', when: x is failed and x.msg == 'x' }
+    - { assert: { that: 1 == 2 }, register: x }
+    - { command: 'true', when: x is failed }
+    - { set_fact: { a: 1 }, register: x }
+    - { command: 'true', when: x is not skipped and not x.changed and x.ansible_facts.a == 1 }
+    - { debug: { msg: x }, register: x }
+    - { command: 'true', when: x.msg == 'x' }
+    - { command: 'echo {{ unknown }}', register: x }
+    - { command: 'true', when: x is failed }
+    - { shell: 'echo a; echo b', register: x, changed_when: x.stdout_lines | length == 2 }
+    - { command: 'true', delegate_to: elsewhere, notify: early }
+    - { copy: { content: 'not imported', dest: /etc/imported-5 }, delegate_to: elsewhere }
+  roles:
+    - role: one
+  tasks:
+    - { copy: { content: '{{ states | dict2items | map(attribute="key") | join(" ") }}', dest: /etc/imported-1 } }
+    - { file: { path: /etc/ansible/facts.d, state: directory } }
+    - { copy: { content: '{"key": "value"}', dest: /etc/ansible/facts.d/test.fact } }
+    - { copy: { content: '{{ of_fact }}', dest: /etc/imported-2 } }
+    - { setup: { filter: ansible_local } }
+    - { copy: { content: '{{ of_fact }}', dest: /etc/imported-3 } }
+    - { set_fact: { is_first: true } }
+    - { include_tasks: included.yml, when: is_first }
+    - { copy: { content: '{{ states }}', dest: /etc/imported-6 } }
+    - { copy: { content: { b: 1, a: 2 }, dest: /etc/imported-7 } }
+    - { command: 'true', loop: "{{ q('dict', states) }}" }
+  handlers:
+    - { name: early, command: 'true' }
+    - { name: of a play, command: 'true' }
+"#;
+
+fn same_effect(version: Version) {
+    let root = ScratchRoot::new().time_limit(Duration::from_secs(300));
+    root.write("play.yml", PLAYBOOK);
+    root.write(
+        "included.yml",
+        "- set_fact: { is_first: false }\n- copy: { content: '{{ is_first }}', dest: /etc/imported-4 }\n",
+    );
+    root.write(
+        "roles/one/tasks/main.yml",
+        "- { command: printenv OF_PLAY, notify: [in a file, \"one : in a file too\"] }\n",
+    );
+    root.write("roles/one/handlers/main.yml", "- import_tasks: more.yml\n");
+    root.write(
+        "roles/one/handlers/more.yml",
+        "- { name: in a file, command: 'true' }\n- { name: in a file too, command: 'true' }\n",
+    );
+    let run = import(&root, version, &root.join("play.yml"), &["--verify"]);
+    assert!(run.stdout_lossy().starts_with("35 tasks: 33 imported, 2 to do\n"), "{run}");
+    assert!(run.success() && run.stdout_lossy().contains("33 of 33 tasks and 9 of 9 files"), "{run}");
+}
+
 fn marked(version: Version) {
     let root = ScratchRoot::new();
     root.write(
@@ -61,11 +129,14 @@ fn marked(version: Version) {
     - { meta: end_play }
     - { nonsense: { a: b } }
     - { include_role: { name: missing } }
+    - { command: 'true', notify: missing }
+    - { copy: { dest: /y, content: '{{ secret }}' } }
+  vars_prompt: [{ name: secret }]
 ",
     );
     let run = import(&root, version, &root.join("play.yml"), &[]);
     assert_eq!(run.status, Some(3), "{run}");
-    assert!(run.stdout_lossy().starts_with("12 tasks: 2 imported, 10 to do\n"), "{run}");
+    assert!(run.stdout_lossy().starts_with("15 tasks: 3 imported, 12 to do\n"), "{run}");
     let definitions = root.read(format!("{RESOURCES}/10-play.toml.jinja")).to_string();
     for reason in [
         "delegate_to: has no counterpart",
@@ -77,6 +148,8 @@ fn marked(version: Version) {
         "meta: end_play has no counterpart",
         "there is no module nonsense",
         "the role missing was not found",
+        "there is no handler missing",
+        "secret is set by a task that is to do",
     ] {
         assert!(definitions.contains(&format!("# TODO: {reason}")), "{reason}: {definitions}");
     }
