@@ -1,4 +1,4 @@
-//! The commands.
+//! The commands, and the notification of clock changes.
 
 use crate::agenda::Rhythm;
 use crate::child::{Holo, Launcher};

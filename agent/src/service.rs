@@ -1,4 +1,4 @@
-//! Notifications for systemd, if it has started the agent.
+//! Notifications for systemd, if it has started the agent, and log messages for the journal.
 
 use sd_notify::NotifyState;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! `holo diff`
+//! `holo diff`, and `holo diff --pending`, which shows only the differences that an apply would make.
 
 use super::Context;
 use super::check::{self, Preview};

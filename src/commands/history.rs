@@ -1,4 +1,4 @@
-//! `holo history`
+//! `holo history`: lists runs, and finds those that changed an entity or a path.
 
 mod lines;
 mod show;

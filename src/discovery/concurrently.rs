@@ -1,4 +1,5 @@
-//! Queries several plugins concurrently, and delivers their output as if they had been queried one after the other.
+//! Queries several plugins concurrently, as far as file descriptors suffice, and delivers their output as if they had
+//! been queried one after the other.
 
 use crate::error::FatalError;
 use holo_protocol::session::Stream;

@@ -1,4 +1,4 @@
-//! The indexes that the whole dispatcher uses.
+//! The plan's view of an entity, and tables indexed by entity.
 
 use bstr::BStr;
 use holo_protocol::Edges;

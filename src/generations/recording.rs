@@ -1,4 +1,4 @@
-//! Records the current inputs as a generation, if they differ from those of the last one.
+//! Records the current inputs as a generation, concurrently with a run, if they differ from those of the last one.
 
 use super::generation::{Generation, VERSION};
 use super::inputs::{self, Found, InputError, Places, Today};

@@ -1,4 +1,4 @@
-//! The nodes that inputs consist of, and the serialization of directories.
+//! The nodes that inputs consist of, their digests, and the serialization of directories.
 
 use holo_protocol::Text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

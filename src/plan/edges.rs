@@ -1,4 +1,4 @@
-//! Converts declarations of entities to edges.
+//! Converts declarations of entities to edges, and indexes edges by their entities.
 
 use super::assets::{Groups, Providers};
 use super::ownership::Succession;

@@ -1,4 +1,4 @@
-//! Sorts entities by their edges.
+//! Sorts entities by their edges, and describes the cycles that prevent it.
 
 use super::edges::{Waiting, Waits};
 use super::{Edge, EdgeKind};

@@ -1,4 +1,4 @@
-//! Runs plugins and generators, and reports errors in the words of version 3.
+//! Runs plugins and generators for a task, and reports errors in the words of version 3.
 
 use crate::error::{FatalError, IoError};
 use crate::host::interrupt::Interrupt;

@@ -1,4 +1,4 @@
-//! The events of a run, as data.
+//! The events of a run, and the findings of `holo doctor`, as data.
 
 use super::remark::{Remark, Severity};
 use super::table::{Description, Table};

@@ -1,4 +1,4 @@
-//! Shows version 3's output: one paragraph per entity.
+//! Shows version 3's output: one paragraph per entity, and the findings of `holo doctor`.
 
 use super::console::Console;
 use super::event::{Adopted, BlamedLine, End, Event, Finding, Form};

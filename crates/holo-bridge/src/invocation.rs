@@ -1,4 +1,4 @@
-//! How a module is started.
+//! How a module is started, and when modules that fail repeatedly are given up.
 
 use crate::interpreter::Interpreter;
 use crate::trust::{TrustError, Trusted, examine_program};

@@ -1,4 +1,5 @@
-//! Images of files: the type, content, mode and owner of a file or symlink.
+//! Images of files: the type, content, mode and owner of a file or symlink. Large files are copied with their holes, or
+//! by sharing blocks.
 
 mod stamp;
 

@@ -1,4 +1,4 @@
-//! Lexical operations on paths.
+//! Lexical operations on paths, and hexadecimal names of files.
 
 use bstr::BString;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! Commands in definitions.
+//! Commands in definitions, as lists of words or as text that is split by a shell's rules.
 
 use crate::definition::Invalid;
 use serde::{Deserialize, Deserializer, de};

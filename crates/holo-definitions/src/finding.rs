@@ -1,4 +1,4 @@
-//! Errors and warnings about definitions.
+//! Errors and warnings about definitions, and the locations in definition files that they name.
 
 use std::fmt::{self, Display};
 use std::io;

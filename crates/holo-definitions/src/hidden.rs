@@ -1,4 +1,5 @@
-//! Values of definitions that must not be shown, because they come from encrypted data.
+//! Values of definitions that must not be shown, because they come from encrypted data, and definition files with such
+//! values that are world-readable.
 
 use crate::definition::Definition;
 use crate::naming::NameError;

@@ -1,4 +1,5 @@
-//! Values sent by other entities, which become the values of a definition's keys.
+//! Values sent by other entities, which become the values of a definition's keys, and the file in which the dispatcher
+//! passes them.
 
 mod fill;
 

@@ -1,4 +1,4 @@
-//! The tables of a file by name.
+//! The tables of a file by name, and a compact representation for very many.
 
 use crate::similar::similar;
 use std::borrow::Cow;

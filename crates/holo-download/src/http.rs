@@ -1,4 +1,4 @@
-//! A single HTTP or HTTPS request, including redirects.
+//! A single HTTP or HTTPS request, including redirects, sent to its server or forwarded by a proxy.
 
 use crate::address::{Address, Credentials};
 use crate::proxy::{Proxies, Route};

@@ -1,4 +1,4 @@
-//! Facts: built-in ones about the machine, and those from custom sources.
+//! Facts: built-in ones about the machine, and those from custom sources. They are gathered once per run.
 
 mod kernel;
 mod network;

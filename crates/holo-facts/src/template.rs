@@ -1,4 +1,4 @@
-//! Templates and expressions over facts and data.
+//! Templates and expressions over facts and data. Tables are computed only when a template uses them.
 
 mod filters;
 mod toml_strings;

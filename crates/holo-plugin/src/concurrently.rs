@@ -1,4 +1,4 @@
-//! Applying or checking independent entities concurrently.
+//! Applying or checking single entities, independent entities concurrently, and the subsets of a set.
 
 use crate::index::{Table, define_index};
 use crate::{Applied, Entity, Host, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict};

@@ -1,4 +1,4 @@
-//! The output of a plugin for the user.
+//! The output of a plugin for the user, including progress reports at a limited rate.
 
 use bstr::ByteSlice;
 use holo_change::{Notices, PathError};

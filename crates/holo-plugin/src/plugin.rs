@@ -1,4 +1,4 @@
-//! The trait for plugins.
+//! The trait for plugins, and the diagnoses that all plugins have in common.
 
 use crate::{Adopted, Adoption, Entity, Host, Job, Level, Output, SetAnswers, Verdict, concurrently};
 use bstr::{BStr, BString, ByteSlice};

@@ -1,4 +1,4 @@
-//! A running program that receives requests and returns answers.
+//! A running program that receives requests and returns answers: its lines, their limits, and how it ends.
 
 use crate::channel::Channel;
 use crate::child::{Child, wait_for_any};

@@ -1,4 +1,4 @@
-//! The internal commands of our own binary, and the descriptors that it inherits.
+//! The internal commands of our own binary, the descriptors that it inherits, and its re-execution.
 
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;

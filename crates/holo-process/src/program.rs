@@ -1,4 +1,4 @@
-//! The description of a program to be run.
+//! The description of a program to be run, how it is found, and how scripts without a `#!` line are run.
 
 use crate::Identity;
 use crate::error::StartError;

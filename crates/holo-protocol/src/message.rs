@@ -1,4 +1,4 @@
-//! Messages about an entity on file descriptor 3, one per line.
+//! Messages about an entity on file descriptor 3, one per line, and its progress.
 
 use crate::environment::API_VERSION_4;
 use crate::sent::Sent;

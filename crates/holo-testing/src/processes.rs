@@ -1,4 +1,5 @@
-//! Processes from `/proc`. No programs are run, as a minimal system has neither `ps` nor `kill`.
+//! Processes from `/proc`, and starting and signalling them. No programs are run, as a minimal system has neither `ps`
+//! nor `kill`.
 
 use crate::error::fail;
 use holo_process::{Program, ProgramError, SYSTEM_PATH, StartError, Status};

@@ -1,4 +1,4 @@
-//! The plugin: its entities, and applying sets of them.
+//! The plugin: its entities, and applying sets of them, in which archives wait for others that use the same paths.
 
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired};

@@ -1,4 +1,4 @@
-//! The operations on resources that the dispatcher requests.
+//! The operations on resources that the dispatcher requests, and their differences as files.
 
 use crate::apply;
 use crate::entity::ResourceEntity;

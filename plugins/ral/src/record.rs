@@ -1,4 +1,4 @@
-//! Records of resources, with which they can be restored.
+//! Records of resources, with which they can be restored. Their attributes are written as TOML.
 
 use crate::attribute::Values;
 use crate::compare::{ENSURE, is_gone};

@@ -1,4 +1,4 @@
-//! A script: deciding whether to run it, and running it.
+//! A script: deciding whether to run it, running it, and the record of its last run.
 
 use crate::comments::{self, Comments};
 use bstr::{BString, ByteSlice};

@@ -1,4 +1,4 @@
-//! The changes that a plan makes to paths.
+//! The input of a plan, and the changes that it makes to paths.
 
 use crate::definition::ScaffoldDefinition;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! The operations on a scaffold: report, check, apply and compare.
+//! The operations on a scaffold: report, check, apply, compare and blame.
 
 use crate::entity::Scaffold;
 use crate::error::{Result, ScaffoldError};

@@ -1,4 +1,4 @@
-//! Finds the defined units and orphans.
+//! Finds the defined units and orphans, and watches them.
 
 use crate::adoption::{self, UnitStates};
 use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit};

@@ -1,4 +1,4 @@
-//! A key set: the keys of one file, which are managed in the `authorized_keys` of one user.
+//! A key set: the keys of one file, which are managed in the `authorized_keys` of one user, and its name.
 
 use crate::account::{self, Account, NoAccount};
 use crate::home::Home;

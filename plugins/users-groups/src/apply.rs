@@ -1,4 +1,4 @@
-//! Apply: runs the system's tools and records the result.
+//! Apply: runs the system's tools, and records and describes the changes.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;

@@ -1,4 +1,4 @@
-//! Decides the next step for an account.
+//! Decides the next step for an account, and records which entities precede it, for its scrubbing.
 
 use crate::account::{Account, AccountId};
 use crate::command::Command;

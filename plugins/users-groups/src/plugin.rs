@@ -1,4 +1,4 @@
-//! The plugin's operations.
+//! The plugin's operations: scan, check, diff, sending values, and the migration of old records.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::entity::AccountEntity;

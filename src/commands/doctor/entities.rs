@@ -1,4 +1,5 @@
-//! The configuration and its snippets.
+//! The checks of the configuration: `holorc` and its snippets, definitions, conflicts between entities, pending
+//! refreshes, and resource files.
 
 use super::system::has_files;
 use super::{Check, Findings, HIDDEN, Scene, shown};

@@ -1,4 +1,5 @@
-//! Plugins that are missing, do not answer, or do not support version 4.
+//! The checks of plugins: those that are missing, do not answer or lack version 4, and the diagnoses that plugins
+//! return.
 
 use super::{Check, Findings, Scene};
 use crate::discovery::generators;

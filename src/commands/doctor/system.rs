@@ -1,4 +1,4 @@
-//! Clocks and file systems that make unchanged files hard to detect.
+//! The checks of the machine: clocks and file systems, interrupted runs, the lock, permissions, and the state database.
 
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::history::{History, RunResult, RunState};

@@ -1,4 +1,4 @@
-//! Judges the first call, `info`.
+//! Judges the first call, `info`, and the diagnoses of the plugin.
 
 use super::finding::Rule;
 use super::harness::Harness;

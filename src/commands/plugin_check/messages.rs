@@ -1,4 +1,5 @@
-//! Judges the messages on file descriptor 3, which must be consistent with one another.
+//! Judges the messages on file descriptor 3, which must be consistent with one another, and the copies of replaced
+//! contents that they name.
 
 use super::finding::Rule;
 use super::harness::Harness;

@@ -1,4 +1,4 @@
-//! Waits for events, and gathers those that follow shortly after.
+//! Waits for events, gathers those that follow shortly after, and determines when entities are checked without one.
 
 use super::paths::{Heard, WatchedPaths};
 use super::sources::Sources;

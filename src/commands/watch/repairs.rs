@@ -1,4 +1,4 @@
-//! Repairs drifted entities, as far as that is allowed.
+//! Repairs drifted entities, as far as that is allowed, and detects fights with another program over an entity.
 
 use super::definitions::{Definitions, Fingerprint};
 use super::known::State;

@@ -1,4 +1,5 @@
-//! The answer about an entity or an unmanaged path.
+//! The answer about an entity or an unmanaged path: the data that its resource files use, and the entities before and
+//! after it.
 
 use super::bytes;
 use crate::discovery::inventory::Inventory;

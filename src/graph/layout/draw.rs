@@ -1,4 +1,4 @@
-//! Computes paths from positions.
+//! Computes paths and the positions of labels.
 
 use super::grid::{Grid, ItemIndex, LayerIndex};
 use super::{BoxIndex, HEIGHT, LABEL_HEIGHT, Layout, Link, LinkIndex, Spot, Stretch, Way};

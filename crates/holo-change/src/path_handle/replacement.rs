@@ -1,4 +1,4 @@
-//! Replacing complete files, such as the records of a plugin.
+//! Replacing and removing complete files, such as the records of a plugin.
 
 use super::{Durability, PathHandle};
 use crate::error::{PathError, Result};

@@ -1,4 +1,5 @@
-//! Steps that change a path: writing the new file, and moving it into place.
+//! Steps that change a path: writing the new file, and moving it into place, or writing it in place if it is a mount
+//! point. The threads of a group share their progress.
 
 use super::contents::Contents;
 use super::made_directories::MadeDirectories;

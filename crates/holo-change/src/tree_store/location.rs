@@ -1,4 +1,4 @@
-//! The paths of a tree and of its manifest.
+//! The paths of a tree and of its manifest, and the errors that occur there.
 
 use super::TreeStore;
 use crate::error::{PathError, Result};

@@ -1,4 +1,4 @@
-//! The entity of a repository.
+//! The entity of a repository, and its record.
 
 use crate::provider::{PackageProvider, ProviderError};
 use crate::repository::{INDEX, Key, Repository, RepositoryFile, masked};

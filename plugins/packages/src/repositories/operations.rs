@@ -1,4 +1,4 @@
-//! The operations on repositories that the dispatcher requests.
+//! The operations on repositories that the dispatcher requests, including their previews.
 
 use super::entity::RepositoryEntity;
 use super::executor;

@@ -1,4 +1,4 @@
-//! OpenRC services, managed with its own tools.
+//! OpenRC services, managed with its own tools. In test mode, commands are printed instead of being run.
 
 mod live;
 

@@ -1,4 +1,4 @@
-//! Moving directories and files into place, and removing others.
+//! Moving directories and files into place, and removing others: the possible states of paths, and their owners.
 
 use super::TreeChange;
 use crate::base_store::RecordChange;

@@ -1,4 +1,4 @@
-//! The steps of a change, in order.
+//! The steps of a change, in order; the last removes bases that are no longer needed.
 
 use super::TreeChange;
 use super::places::{is_in, remove_obstacle};
