@@ -37,6 +37,8 @@ struct State {
     no_log: NoLog,
     /// The answers of tasks and the facts that they set in this run, by name.
     registered: Map<String, Value>,
+    /// The last task, and the former values of what it has set. A task can be checked before it is applied.
+    former: (String, BTreeMap<String, Option<Value>>),
     /// Variables that tasks have read from files.
     included: Map<String, Value>,
 }
@@ -44,6 +46,7 @@ struct State {
 /// A module to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
+    pub(crate) id: &'a str,
     pub(crate) module: &'a ModuleName,
     pub(crate) args: &'a Attributes,
     pub(crate) sensitive: &'a Sensitive,
@@ -117,6 +120,9 @@ impl Runner {
         let who = Become { user: job.options.become_user.clone(), may_gain_privileges: job.options.become_exec };
         let facts = Facts::new(host, who.user.is_some());
         let mut python = state.python(host, table, job.module, (&who, job.sensitive), output)?;
+        if job.is_registered {
+            state.forget_last(job.id);
+        }
         let answer = state.run(host, &mut python, &facts, job, output);
         let answer = match answer {
             Err(RunError::Task(reason)) if job.options.ignore_errors && !job.check => {
@@ -138,7 +144,7 @@ impl Runner {
             if let Some(name) = job.options.register.as_ref().filter(|_| job.is_registered) {
                 let skipped = || json!({"changed": false, "failed": false, "skipped": true});
                 let value = answer.registered.clone().unwrap_or_else(skipped);
-                state.registered.insert(name.clone(), value);
+                state.register(name.clone(), value);
             }
         }
         answer
@@ -152,6 +158,22 @@ impl Runner {
 }
 
 impl State {
+    /// Restores the variables that this task has set, if it was the last one.
+    fn forget_last(&mut self, id: &str) {
+        let (last, former) = std::mem::replace(&mut self.former, (id.to_owned(), BTreeMap::new()));
+        for (name, value) in former.into_iter().filter(|_| last == id) {
+            match value {
+                Some(value) => self.registered.insert(name, value),
+                None => self.registered.remove(&name),
+            };
+        }
+    }
+
+    fn register(&mut self, name: String, value: Value) {
+        let former = self.registered.insert(name.clone(), value);
+        self.former.1.entry(name).or_insert(former);
+    }
+
     /// Runs the module, or those that have replaced it.
     fn run(
         &mut self,
@@ -256,7 +278,7 @@ impl State {
             }
             "set_fact" => {
                 args.remove("cacheable");
-                self.registered.extend(args.clone());
+                args.iter().for_each(|(name, value)| self.register(name.clone(), value.clone()));
                 return Ok(json!({"ansible_facts": args}));
             }
             _ => {}

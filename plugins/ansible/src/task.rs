@@ -194,6 +194,7 @@ impl Task {
         let send: &[String] = if let Origin::Defined(defined) = &self.origin { &defined.send } else { &[] };
         let sensitive = self.sensitive().clone();
         let job = Job {
+            id: &self.id,
             module: &self.module,
             args: &self.args,
             sensitive: &sensitive,

@@ -68,6 +68,10 @@ const PLAYBOOK: &str = r#"
     - { command: 'echo {{ unknown }}', register: x }
     - { command: 'true', when: x is failed }
     - { shell: 'echo a; echo b', register: x, changed_when: x.stdout_lines | length == 2 }
+    - { command: echo, register: x }
+    - { command: 'true', register: x, notify: early, when: x.stdout is truthy }
+    - { set_fact: { count: '{{ count | default(0) | int + 1 }}' }, changed_when: true, notify: of a play }
+    - { copy: { content: 'count {{ count }}', dest: /etc/imported-8 } }
     - { command: 'true', delegate_to: elsewhere, notify: early }
     - { copy: { content: 'not imported', dest: /etc/imported-5 }, delegate_to: elsewhere }
   roles:
@@ -106,8 +110,8 @@ fn same_effect(version: Version) {
         "- { name: in a file, command: 'true' }\n- { name: in a file too, command: 'true' }\n",
     );
     let run = import(&root, version, &root.join("play.yml"), &["--verify"]);
-    assert!(run.stdout_lossy().starts_with("35 tasks: 33 imported, 2 to do\n"), "{run}");
-    assert!(run.success() && run.stdout_lossy().contains("33 of 33 tasks and 9 of 9 files"), "{run}");
+    assert!(run.stdout_lossy().starts_with("39 tasks: 37 imported, 2 to do\n"), "{run}");
+    assert!(run.success() && run.stdout_lossy().contains("37 of 37 tasks and 10 of 10 files"), "{run}");
 }
 
 fn marked(version: Version) {
