@@ -499,17 +499,23 @@ class Expressions:
             return os.environ.get(terms[0], options.get("default", ""))
         if name == "vars":
             return self.value(terms[0])
-        if name == "flattened":
-            return self.environment.filters["flatten"](list(terms))
-        if name == "dict":
-            return [item for term in terms for item in self.environment.filters["dict2items"](term)]
+        if name in ("dict", "flattened"):
+            if name == "flattened":
+                found = self.environment.filters["flatten"](list(terms))
+            else:
+                found = [item for term in terms for item in self.environment.filters["dict2items"](term)]
+            if options.get("wantlist"):
+                return found
+            if found and all(isinstance(item, str) for item in found):
+                return ",".join(found)
+            return found[0] if len(found) == 1 else found
         if name == "file":
             with open(self.first_found(terms, {})) as file:
                 return file.read().rstrip()
         raise ValueError("the lookup %s is not supported" % name)
 
     def query(self, *arguments, **options):
-        return as_list(self.lookup(*arguments, **options))
+        return as_list(self.lookup(*arguments, **dict(options, wantlist=True)))
 
     def first_found(self, terms, options):
         names, folders = [], as_list(options.get("paths"))

@@ -87,6 +87,7 @@ const PLAYBOOK: &str = r#"
     - { include_tasks: included.yml, when: is_first }
     - { copy: { content: '{{ states }}', dest: /etc/imported-6 } }
     - { copy: { content: { b: 1, a: 2 }, dest: /etc/imported-7 } }
+    - { copy: { content: 'a{{ lookup("dict", {"a": 1}).value }}{{ lookup("dict", {}) }}', dest: /etc/imported-9 } }
     - { command: 'true', loop: "{{ q('dict', states) }}" }
   handlers:
     - { name: early, command: 'true' }
@@ -110,8 +111,8 @@ fn same_effect(version: Version) {
         "- { name: in a file, command: 'true' }\n- { name: in a file too, command: 'true' }\n",
     );
     let run = import(&root, version, &root.join("play.yml"), &["--verify"]);
-    assert!(run.stdout_lossy().starts_with("39 tasks: 37 imported, 2 to do\n"), "{run}");
-    assert!(run.success() && run.stdout_lossy().contains("37 of 37 tasks and 10 of 10 files"), "{run}");
+    assert!(run.stdout_lossy().starts_with("40 tasks: 38 imported, 2 to do\n"), "{run}");
+    assert!(run.success() && run.stdout_lossy().contains("38 of 38 tasks and 11 of 11 files"), "{run}");
 }
 
 fn marked(version: Version) {
