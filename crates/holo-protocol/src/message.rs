@@ -37,7 +37,7 @@ pub enum Message {
     /// (`/dev/null` if it did not exist) and its path below the root; or `FROM TAB TO TAB NAME`, two files that show
     /// the entity before and after the change. Version 4.
     Replaced(BString),
-    /// The progress of the entity's operation: a [`Progress`](crate::Progress). Version 4.
+    /// The progress of the entity's operation: a [`Progress`]. Version 4.
     Progress(BString),
     /// A line with the form of a message, but an invalid value. Version 4.
     Malformed(BString),
