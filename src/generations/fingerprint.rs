@@ -2,9 +2,9 @@
 //!
 //! It consists of the names and stamps of files and directories. Contents are not read, as a file that is written to gets another stamp.
 //!
-//! Files in subdirectories of the shared resource directories, such as overlays, have no stamps, only inodes: there may be very many, and a
-//! package manager replaces them by other files. If one is written to in place, no entity appears or disappears. An empty file among those
-//! of the administrator can hide an entity, so they all have stamps.
+//! Shared overlays have no stamps, only inodes: there may be very many, and a package manager replaces them by other files. If one is
+//! written to in place, no entity appears or disappears. All other inputs have stamps: an empty file of the administrator can hide an
+//! entity, and an SSH key that is being written looks like a removed one.
 //!
 //! Files elsewhere that definitions name are not covered.
 
@@ -24,6 +24,9 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// The depth of the directories of plugins in the directory of all resource directories. They may be symlinks.
 const PLUGINS: usize = 1;
+
+/// The plugin whose subdirectories contain overlays.
+const OVERLAYS: &str = "files";
 
 /// The inputs that a fingerprint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,8 @@ struct Tree {
     depth: usize,
     /// The depth down to which symlinks to directories are followed.
     follow: usize,
-    /// The depth down to which files have stamps.
-    stamped: usize,
+    /// The directory in whose subdirectories files have no stamps.
+    unstamped: Option<PathBuf>,
 }
 
 /// Walks through a tree.
@@ -93,11 +96,12 @@ impl Fingerprint {
     fn take_now(root: &Root, extent: Extent) -> Fingerprint {
         const ALL: usize = usize::MAX;
         let depth = if extent == Extent::All { ALL } else { PLUGINS };
-        let tree = |path, depth, follow, stamped| Tree { path, depth, follow, stamped };
-        let own = tree(root.own_resources(), depth, PLUGINS, ALL);
-        let shared = tree(root.resources(), depth, PLUGINS, PLUGINS);
-        let generators = tree(root.generators(), ALL, 0, ALL);
-        let followed = FOLLOWED.map(|below| tree(root.input(below), ALL, ALL, ALL));
+        let tree = |path, depth, follow| Tree { path, depth, follow, unstamped: None };
+        let own = tree(root.own_resources(), depth, PLUGINS);
+        let shared = tree(root.resources(), depth, PLUGINS);
+        let shared = Tree { unstamped: Some(shared.path.join(OVERLAYS)), ..shared };
+        let generators = tree(root.generators(), ALL, 0);
+        let followed = FOLLOWED.map(|below| tree(root.input(below), ALL, ALL));
         let mut directories = BTreeMap::new();
         // Directories that are in two trees have stamps in the second one.
         for tree in [own, shared, generators].iter().chain(&followed) {
@@ -145,6 +149,8 @@ impl Walker<'_> {
             return Ok(None);
         }
         listing.add(OsStr::new(""), Some(&own));
+        let is_stamped =
+            !self.tree.unstamped.as_deref().is_some_and(|overlays| path != overlays && path.starts_with(overlays));
         let mut subdirectories = Vec::new();
         while let Some(entry) = directory.read() {
             let entry = entry?;
@@ -154,7 +160,7 @@ impl Walker<'_> {
             }
             let stat = |flags| statat(directory.fd()?, entry.file_name(), flags);
             let mut kind = entry.file_type();
-            if kind == FileType::RegularFile && depth > self.tree.stamped {
+            if kind == FileType::RegularFile && !is_stamped {
                 listing.add_inode(name, entry.ino());
                 continue;
             }
@@ -225,6 +231,7 @@ mod tests {
             ("usr/share/holo/files/a.toml", "x"),
             ("usr/share/holo/files/10-x/etc/motd", "x"),
             ("usr/share/holo/generators/10-x/make", "x"),
+            ("usr/share/holo/users/jane/laptop.pub", "x"),
             ("etc/holo/resources/files/10-x/etc/motd", "x"),
             ("srv/keys/a.toml", "x"),
             ("srv/data/b.toml", "x"),
@@ -256,6 +263,7 @@ mod tests {
         for path in [
             "usr/share/holo/files/a.toml",
             "usr/share/holo/generators/10-x/make",
+            "usr/share/holo/users/jane/laptop.pub",
             "etc/holo/data/common.toml",
             "etc/holo/resources/files/10-x/etc/motd",
         ] {
