@@ -9,7 +9,7 @@ use crate::diff::view::View;
 use crate::discovery::inventory::Inventory;
 use crate::entities::entity::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
-use crate::error::{FatalError, IoError};
+use crate::error::FatalError;
 use crate::generations::{Fingerprint, Values};
 use crate::host::interrupt::Interrupt;
 use crate::host::settings::Settings;
@@ -24,6 +24,7 @@ use bstr::{BStr, BString};
 use holds::Hold;
 use holo_events::Tally;
 use holo_protocol::{FilePair, Message, Sent};
+use holo_state::StateError;
 use in_order::{Ended, InOrder, Work};
 use jiff::Zoned;
 use std::collections::{HashMap, HashSet};
@@ -191,7 +192,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Writes values. A failure is reported once and does not end the run.
-    fn keep_values(&mut self, write: impl FnOnce(&mut Values) -> Result<(), IoError>, reporter: &mut dyn Reporter) {
+    fn keep_values(&mut self, write: impl FnOnce(&mut Values) -> Result<(), StateError>, reporter: &mut dyn Reporter) {
         if let Some(values) = &mut self.values
             && let Err(error) = write(values)
         {

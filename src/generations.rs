@@ -2,11 +2,11 @@
 //!
 //! The inputs are the files that define the desired state of the machine: `holorc` and its snippets, resource files,
 //! data, the machine's own facts, and the output of generators. When a run changes an entity and the inputs differ from
-//! those of the last generation, they become a new generation: a pack with the objects that no other pack has, named by
-//! their digests. Directories are objects too (see `tree`), so an unchanged directory is stored once.
+//! those of the last generation, they become a new generation. The state database has them, with one row for an input that does not change
+//! from one generation to the next (see `tree`).
 //!
-//! `inputs` finds the current inputs, and `stamps` tells which of them are unchanged without reading them. `recording`
-//! makes a generation of them, which `keeper` does concurrently with the run. `store` contains all generations.
+//! `inputs` finds the current inputs, and `recording` makes a generation of them, concurrently with the run. It does not read files whose
+//! stamps are those in the last generation. `store` reads and removes generations.
 //!
 //! `values` are reported by entities about the states that they were in, such as versions of packages, and are given
 //! back to plugins in a rollback.
@@ -19,10 +19,8 @@ mod checkout;
 mod fingerprint;
 mod generation;
 mod inputs;
-mod pack;
 mod pin;
 mod recording;
-mod stamps;
 mod store;
 mod tree;
 mod values;
@@ -31,13 +29,11 @@ mod version;
 pub use checkout::restore_generated;
 pub use fingerprint::{Extent, Fingerprint};
 pub use generation::{Counts, Difference, Generation, How, differences};
-pub use pack::PackError;
 pub use pin::{Pin, PinError, tidy};
 pub use recording::Keeper;
 pub use recording::Observer;
 pub use recording::{Reading, Recorded, RecordingError, Request, read};
 pub use store::{GenerationError, Listed, Store};
-pub use tree::Digest;
 pub use tree::{Access, Inputs, Node};
 pub use values::{Values, write_kept};
 pub use version::Version;

@@ -3,11 +3,12 @@
 use super::generation::Generation;
 use super::inputs::GENERATED;
 use super::store::{GenerationError, Store};
-use super::tree::{Access, Digest, Node};
+use super::tree::{Access, Node};
 use crate::entities::resources::Generated;
 use crate::error::IoError;
 use crate::host::config;
 use crate::host::root::Root;
+use holo_change::tracked::Digest;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -25,9 +26,9 @@ impl Store {
     /// there, so that their entities are cleaned up.
     ///
     /// # Errors
-    /// If one of its packs cannot be used, or a file cannot be written.
+    /// If an input cannot be read, or a file cannot be written.
     pub fn check_out(&self, generation: &Generation, root: &Root, directory: &Path) -> Result<(), GenerationError> {
-        let inputs = self.inputs(generation)?;
+        let inputs = self.inputs(generation.number)?;
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
         fs::create_dir_all(directory).map_err(|error| io("mkdir", directory, error))?;
         let mut files: HashMap<Digest, Vec<(PathBuf, Access)>> = HashMap::new();
@@ -40,7 +41,7 @@ impl Store {
                     directories.push((path, *access));
                 }
                 Node::Symlink(target) => symlink(target, &path).map_err(|error| io("symlink", &path, error))?,
-                Node::File { access, content } => files.entry(*content).or_default().push((path, *access)),
+                Node::File { access, content } => files.entry(content.clone()).or_default().push((path, *access)),
             }
         }
         let today = config::read(&root.today()).map(|today| today.plugins).unwrap_or_default();
@@ -48,7 +49,7 @@ impl Store {
             let path = directory.join(RESOURCES).join(plugin.id);
             fs::create_dir_all(&path).map_err(|error| io("mkdir", &path, error))?;
         }
-        self.read_files(generation, files, |files, content| write_all(&files, content))?;
+        self.read_files(generation.number, files, |files, content| write_all(&files, content))?;
         let description = directory.join(GENERATION);
         let written = serde_json::to_vec(generation).map_err(io::Error::from);
         written.and_then(|text| fs::write(&description, text)).map_err(|error| io("write", &description, error))?;

@@ -1,6 +1,6 @@
 //! The metadata of a generation.
 
-use super::tree::{Digest, Inputs, Node};
+use super::tree::{Inputs, Node};
 use holo_protocol::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The version of the format.
-pub(super) const VERSION: u32 = 1;
 /// The maximum number of differences that are listed. Further ones are only counted; they can be computed from the
 /// inputs.
 const NAMED: usize = 200;
@@ -17,8 +15,6 @@ const NAMED: usize = 200;
 /// A generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
-    /// The version of the format.
-    pub version: u32,
     /// Its number, counted from 1.
     pub number: u32,
     /// The time at which it was recorded.
@@ -28,10 +24,6 @@ pub struct Generation {
     /// The ID of the first run with these inputs that may have changed entities. It differs from `run` if that run was
     /// killed before it recorded its inputs.
     pub since: String,
-    /// The digest of the root directory object.
-    pub tree: Digest,
-    /// The other packs that contain its objects.
-    pub packs: Vec<u32>,
     /// The number of inputs that are files or symlinks.
     pub files: usize,
     /// The number of differences from the previous generation; `None` if it is the first.

@@ -1,31 +1,31 @@
 //! Records the current inputs as a generation, concurrently with a run, if they differ from those of the last one.
 
-use super::generation::{Generation, VERSION};
+use super::generation::Generation;
 use super::inputs::{self, Found, InputError, Places, Today};
-use super::pack::Writer;
 use super::pin::Pin;
-use super::stamps::{self, Stamps};
-use super::store::{GenerationError, Store, contents_of, sync_directory_of};
-use super::tree::{self, Access, Digest, Hasher, Inputs, Node};
+use super::store::{GenerationError, Store};
+use super::tree::{Access, Inputs, Node};
 use crate::entities::resources::{Generated, Resources};
 use crate::error::IoError;
 use crate::history::retention::Retention;
 use crate::host::root::Root;
 use crate::host::settings::Settings;
 use crate::report::{End, Event, Remarks, Reporter};
-use holo_change::Kind;
+use bstr::BString;
+use holo_change::tracked::{Contents, Digest};
+use holo_change::{Kind, PathError};
 use holo_protocol::Text;
+use holo_state::Input;
 use jiff::{Timestamp, Unit};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-/// The size, in bytes, from which files are not held in memory as a whole.
-const LARGE: u64 = 1 << 20;
 /// The access to directories that are only ancestors of inputs.
 const ON_THE_WAY: Access = Access { mode: 0o755, uid: 0, gid: 0 };
 /// The access to generated files, which are private to root during a run too.
@@ -42,14 +42,16 @@ pub struct Request {
     pub generated: Generated,
 }
 
-/// The inputs as read, with a pack of the new objects.
+/// The inputs as read. Their contents are in the state database.
 pub struct Reading {
     root: Root,
     store: Store,
     /// The generation, without the ID of its run and the list of omitted files.
     generation: Generation,
-    stamps: Option<stamps::Finished>,
-    writer: Writer,
+    /// The paths of inputs that the last generation has and this one has not.
+    removed: Vec<BString>,
+    /// The inputs that differ from those of the last generation.
+    added: Vec<Input>,
     outside: Vec<PathBuf>,
 }
 
@@ -70,82 +72,90 @@ pub enum RecordingError {
     /// A file cannot be written.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The existing generations cannot be read.
+    /// The generations cannot be read or written.
     #[error(transparent)]
     Generation(#[from] GenerationError),
 }
 
-/// Reads all inputs that may have changed, and adds new objects to a pack.
+impl From<PathError> for RecordingError {
+    fn from(error: PathError) -> RecordingError {
+        RecordingError::Generation(error.into())
+    }
+}
+
+/// Reads all inputs that may have changed, and stores their contents.
 ///
 /// # Errors
-/// If an input cannot be read, or the pack cannot be written.
+/// If an input cannot be read, or a content cannot be written.
 pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     let Request { root, virtual_root, generated } = request;
     let store = Store::new(&root);
     let moment = SystemTime::now();
     let places = Places { root, virtual_root };
     let Today { found, outside } = inputs::find(&places, &generated)?;
-    let stamps = Stamps::read(&store.stamps());
-    let last = store.numbers()?.last().copied();
-    if let Some(last) = last.filter(|_| stamps.is_of(&found)) {
-        return Ok(Recorded::Same(last));
-    }
-    let failed = |error| IoError::new("write", &store.unfinished(), error);
     store.create().map_err(|error| IoError::new("mkdir", &store.directory, error))?;
-    let known = store.known()?;
-    let mut packing = Packing {
-        path: store.unfinished(),
-        writer: Writer::create(&store.unfinished()).map_err(failed)?,
-        places: &places,
-        known: &known,
-        own: HashSet::new(),
-    };
-    let mut digests = stamps.known(&found);
-    drop(stamps);
-    for (digest, found) in digests.iter_mut().zip(&found) {
-        // An object whose pack is missing or damaged is read again.
-        let kept = digest.filter(|digest| known.contains_key(digest));
-        *digest = packing.content(found, kept)?;
+    let (last, rows) = store.last()?.map_or((None, Vec::new()), |(last, rows)| (Some(last), rows));
+    let stamps: HashMap<&[u8], (&Vec<u8>, &String)> = rows
+        .iter()
+        .filter_map(|row| Some((row.path.as_slice(), (row.stamp.as_ref()?, row.content.as_ref()?))))
+        .collect();
+    let contents = store.contents()?;
+    let mut digests = Vec::with_capacity(found.len());
+    let mut new_stamps = HashMap::new();
+    for found in &found {
+        let stamp = found.stamp.to_bytes();
+        let known = stamps.get(found.path.as_os_str().as_bytes()).filter(|(known, _)| **known == stamp);
+        digests.push(match known.and_then(|(_, content)| Digest::try_from((*content).clone()).ok()) {
+            Some(digest) => Some(digest),
+            None if found.kind() != Kind::File => None,
+            None => {
+                // A file that has just been changed may change again within the same tick of the clock.
+                new_stamps.insert(found.path.clone(), found.stamp.is_settled(moment).then_some(stamp));
+                content(found, &places, &contents)?
+            }
+        });
     }
-    // A directory whose bytes equal the content of a file is stored separately.
-    packing.own = HashSet::new();
-    // Stamps are useful only with the pack, and are rebuilt if missing.
-    let stamps = stamps::Unfinished::begin(&store.stamps(), &found, &digests, moment);
+    contents.flush()?;
+    drop(stamps);
+    let before: Inputs = rows.iter().filter_map(Node::from_input).collect();
     let inputs = inputs_of(found, digests, &places)?;
-    let mut trees = HashSet::new();
-    let tree = tree::write(&inputs, |digest, bytes| {
-        trees.insert(digest);
-        packing.directory(digest, bytes)
-    })?;
-    let stamps = stamps.and_then(|stamps| stamps.finish(tree)).ok();
-    let writer = packing.writer;
-    let last = last.and_then(|last| store.generation(last).ok());
-    if let Some(Generation { number, .. }) = last.filter(|last| last.tree == tree) {
-        drop(writer);
-        let _ = fs::remove_file(store.unfinished());
-        let _ = stamps.map(stamps::Finished::take_place);
+    if let Some(number) = last.filter(|_| before == inputs) {
+        let stamps = new_stamps.into_iter().map(|(path, stamp)| (path.into_os_string().into_vec().into(), stamp));
+        store.database().stamp_inputs(&stamps.collect::<Vec<_>>()).map_err(GenerationError::from)?;
         return Ok(Recorded::Same(number));
     }
-    let packs = trees.iter().copied().chain(contents_of(&inputs)).filter_map(|digest| known.get(&digest).copied());
-    let packs: BTreeSet<u32> = packs.collect();
     let mut generation = Generation {
-        version: VERSION,
-        number: store.next_number()?,
+        number: store.database().next_generation().map_err(GenerationError::from)?,
         time: now(),
         run: String::new(),
         since: String::new(),
-        tree,
-        packs: packs.into_iter().collect(),
         files: inputs.values().filter(|node| !matches!(node, Node::Directory(_))).count(),
         counts: None,
         differences: Vec::new(),
         generated: generated.iter().map(|(file, generator)| (text(file), text(generator))).collect(),
         not_kept: Vec::new(),
     };
-    if let Some((_, before)) = store.last()? {
+    if !before.is_empty() {
         generation.note_differences(&before, &inputs);
     }
-    Ok(Recorded::New(Box::new(Reading { root: places.root, store, generation, stamps, writer, outside })))
+    let removed = rows.into_iter().map(|row| row.path);
+    let removed = removed.filter(|path| !inputs.contains_key(Path::new(OsStr::from_bytes(path)))).collect();
+    let added = inputs.iter().filter(|(path, node)| before.get(*path) != Some(node));
+    let added = added.map(|(path, node)| node.to_input(path, new_stamps.remove(path).flatten()));
+    let added = added
+        .collect::<serde_json::Result<_>>()
+        .map_err(|error| IoError::new("write", &store.directory, error.into()))?;
+    Ok(Recorded::New(Box::new(Reading { root: places.root, store, generation, removed, added, outside })))
+}
+
+/// Stores the content of a file. Returns its digest; `None` if it no longer exists.
+fn content(found: &Found, places: &Places, contents: &Contents) -> Result<Option<Digest>, RecordingError> {
+    let at = places.at(&found.path);
+    match File::open(&at) {
+        Ok(mut file) => Ok(Some(contents.add(&mut file, &at).map_err(GenerationError::from)?)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(source) => Err(InputError { path: at, source }.into()),
+    }
 }
 
 impl Reading {
@@ -162,18 +172,17 @@ impl Reading {
     /// # Errors
     /// If it cannot be written.
     pub fn keep(self, run: &str, since: &str, elsewhere: &[PathBuf], keep: usize) -> Result<u32, RecordingError> {
-        let Reading { root, store, mut generation, stamps, writer, outside } = self;
+        let Reading { root, store, mut generation, removed, added, outside } = self;
         let number = generation.number;
         let not_kept: BTreeSet<&PathBuf> = outside.iter().chain(elsewhere).collect();
         generation.time = now();
         run.clone_into(&mut generation.run);
         since.clone_into(&mut generation.since);
         generation.not_kept = not_kept.into_iter().map(|path| text(path)).collect();
-        let (unfinished, pack) = (store.unfinished(), store.pack(number));
-        let failed = |error| IoError::new("write", &pack, error);
-        writer.finish(generation).map_err(failed)?;
-        fs::rename(unfinished, &pack).and_then(|()| sync_directory_of(&pack)).map_err(failed)?;
-        let _ = stamps.map(stamps::Finished::take_place);
+        let value = serde_json::to_string(&generation);
+        let value = value.map_err(|error| IoError::new("write", &store.directory, error.into()))?;
+        let added = store.database().add_generation(number, &value, &removed, &added);
+        added.map_err(GenerationError::from)?;
         store.tidy(keep, Pin::read(&root).ok().flatten().map(|pin| pin.generation))?;
         Ok(number)
     }
@@ -225,74 +234,6 @@ pub(super) fn inputs_of(all: Vec<Found>, digests: Vec<Option<Digest>>, places: &
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
-}
-
-/// A pack that receives the objects that no other pack has.
-struct Packing<'a> {
-    path: PathBuf,
-    writer: Writer,
-    places: &'a Places,
-    known: &'a HashMap<Digest, u32>,
-    own: HashSet<Digest>,
-}
-
-impl Packing<'_> {
-    /// Adds an input, whose digest may be known. Returns the digest if it is a file that still exists.
-    fn content(&mut self, found: &Found, digest: Option<Digest>) -> Result<Option<Digest>, RecordingError> {
-        if digest.is_some() || found.kind() != Kind::File {
-            return Ok(digest);
-        }
-        let at = self.places.at(&found.path);
-        let failed = |source| RecordingError::Input(InputError { path: at.clone(), source });
-        let read = (|| {
-            let mut file = File::open(&at)?;
-            let size = found.stamp.stat().size;
-            if size < LARGE {
-                let content = small_content(&mut file, size)?;
-                return Ok((Digest::new(&content), Some(content)));
-            }
-            let mut hasher = Hasher::default();
-            io::copy(&mut file, &mut hasher)?;
-            Ok((hasher.finish(), None))
-        })();
-        let (digest, content) = match read {
-            Ok(read) => read,
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        if self.known.contains_key(&digest) || !self.own.insert(digest) {
-            return Ok(Some(digest));
-        }
-        let added = match content {
-            Some(content) => self.writer.add(digest, &content),
-            None => self.writer.add_from(digest, File::open(&at).map_err(failed)?),
-        };
-        added.map_err(|error| self.not_written(error))?;
-        Ok(Some(digest))
-    }
-
-    fn directory(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), RecordingError> {
-        if !self.known.contains_key(&digest) && self.own.insert(digest) {
-            self.writer.add_directory(digest, bytes).map_err(|error| self.not_written(error))?;
-        }
-        Ok(())
-    }
-
-    fn not_written(&self, error: io::Error) -> RecordingError {
-        RecordingError::Io(IoError::new("write", &self.path, error))
-    }
-}
-
-/// Reads a small file. Its size has rarely changed since it was determined, so one call usually suffices.
-fn small_content(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
-    let size = usize::try_from(size).unwrap_or_default();
-    let mut content = vec![0; size + 1];
-    let read = file.read(&mut content)?;
-    content.truncate(read);
-    if read > size || (read < size && read > 0) {
-        file.read_to_end(&mut content)?;
-    }
-    Ok(content)
 }
 
 /// Returns the current time, rounded to milliseconds.

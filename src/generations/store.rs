@@ -1,33 +1,41 @@
-//! The recorded generations: their packs, and which of them are still needed.
+//! The recorded generations.
 
-use super::generation::{Generation, VERSION};
-use super::pack::{self, Contents, PackError};
-use super::tree::{self, Digest, Inputs, Node, TreeError};
+use super::generation::Generation;
+use super::tree::{Inputs, Node};
 use crate::error::IoError;
 use crate::host::root::Root;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use holo_change::tracked::{Contents, Digest};
+use holo_change::{Locations, PathError, Tree};
+use holo_state::{Input, StateError};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The extension of the pack of a generation.
-const PACK: &str = "pack";
-/// The extension of a pack that other generations need after its own was removed.
-const OBJECTS: &str = "objects";
+/// The directory of large contents, in that of the dispatcher.
+const CONTENTS: &str = "generations/contents";
 
-/// The directory of generations.
+/// The generations of a system.
 #[derive(Clone, Debug)]
 pub struct Store {
+    /// The directory of what is not in the state database.
     pub(super) directory: PathBuf,
+    locations: Locations,
 }
 
 /// A generation cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
-    /// The directory cannot be read.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// A content cannot be read or written.
+    #[error(transparent)]
+    Content(#[from] PathError),
+    /// The state database cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// There is no such generation.
     #[error("there is no generation {number}{}", Known(.known))]
     Unknown {
@@ -42,33 +50,15 @@ pub enum GenerationError {
     /// There are no generations.
     #[error("no generation has been saved yet; an apply that makes changes saves its inputs")]
     None,
-    /// Its pack cannot be used.
-    #[error("cannot use generation {number}: {}: {error}", path.display())]
-    Pack {
+    /// An input cannot be read.
+    #[error("cannot use generation {number}: {}: {reason}", path.display())]
+    Damaged {
         /// Its number.
         number: u32,
-        /// The path of the pack.
+        /// The path of the input, or of the state database.
         path: PathBuf,
         /// The reason.
-        error: PackError,
-    },
-    /// An object is missing.
-    #[error("cannot use generation {number}: {object} is in none of its packs in {}", directory.display())]
-    Missing {
-        /// Its number.
-        number: u32,
-        /// The digest of the object.
-        object: Digest,
-        /// The directory of the packs.
-        directory: PathBuf,
-    },
-    /// It was recorded by a newer version.
-    #[error("cannot use generation {number}: it is of version {version}, and only {VERSION} is known")]
-    Version {
-        /// Its number.
-        number: u32,
-        /// The version.
-        version: u32,
+        reason: String,
     },
 }
 
@@ -92,7 +82,9 @@ impl Store {
     /// Returns the generations of a system.
     #[must_use]
     pub fn new(root: &Root) -> Store {
-        Store { directory: root.generations() }
+        // The cache directory is not used.
+        let locations = Locations::new(root.join(""), root.engine_state(), PathBuf::new());
+        Store { directory: root.generations(), locations }
     }
 
     /// Creates the directory, with access only for its owner, if it is missing.
@@ -103,39 +95,25 @@ impl Store {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
     }
 
+    /// Returns the contents of all inputs.
+    pub(super) fn contents(&self) -> Result<Contents, PathError> {
+        let (plugin, directory) = (self.locations.plugin(), self.locations.state_dir());
+        // The state database is there, but the directory need not be.
+        let tree = Tree::open(directory.parent().unwrap_or(directory))?;
+        Ok(Contents::new(self.locations.database(), &plugin, &tree, Path::new(&plugin).join(CONTENTS)))
+    }
+
+    /// Returns the state database, for this thread alone until the result is dropped.
+    pub(super) fn database(&self) -> std::sync::MutexGuard<'_, holo_state::Database> {
+        self.locations.database().lock()
+    }
+
     /// Returns the numbers of the generations, in order.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// If the state database cannot be read.
     pub fn numbers(&self) -> Result<Vec<u32>, GenerationError> {
-        Ok(self.packs()?.into_iter().filter(|(_, kind)| *kind == PACK).map(|(number, _)| number).collect())
-    }
-
-    /// Returns the numbers of all packs, each with its extension.
-    fn packs(&self) -> Result<BTreeMap<u32, &'static str>, GenerationError> {
-        let failed = |error| GenerationError::Io(IoError::new("open", &self.directory, error));
-        let entries = match fs::read_dir(&self.directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut packs = BTreeMap::new();
-        for entry in entries {
-            let name = PathBuf::from(entry.map_err(failed)?.file_name());
-            let number = name.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            let kind = name.extension().and_then(|kind| [PACK, OBJECTS].into_iter().find(|known| kind == *known));
-            if let (Some(number), Some(kind)) = (number, kind) {
-                // If both files exist, the generation takes precedence.
-                let kind = if packs.get(&number) == Some(&PACK) { PACK } else { kind };
-                packs.insert(number, kind);
-            }
-        }
-        Ok(packs)
-    }
-
-    /// Returns the path of a pack that is being written.
-    pub(super) fn unfinished(&self) -> PathBuf {
-        self.directory.join("unfinished")
+        Ok(self.database().generations()?.into_iter().map(|(number, _)| number).collect())
     }
 
     /// Returns the path of the marker file of a run that may have changed entities and has not recorded its inputs yet.
@@ -143,59 +121,35 @@ impl Store {
         self.directory.join("unrecorded")
     }
 
-    /// Returns the path of the values that describe the states of entities.
-    pub(super) fn values(&self) -> PathBuf {
-        self.directory.join("values.jsonl")
-    }
-
-    /// Returns the path of the stamps of the last generation's inputs.
-    pub(super) fn stamps(&self) -> PathBuf {
-        self.directory.join("stamps")
-    }
-
-    pub(super) fn pack(&self, number: u32) -> PathBuf {
-        self.directory.join(format!("{number:06}.{PACK}"))
-    }
-
-    /// Returns the path of a pack, whether or not its own generation still exists.
-    fn objects(&self, number: u32) -> PathBuf {
-        let pack = self.pack(number);
-        if pack.exists() { pack } else { pack.with_extension(OBJECTS) }
-    }
-
-    fn contents(&self, number: u32) -> Result<Contents, GenerationError> {
-        let path = self.objects(number);
-        let contents =
-            pack::contents(&path).map_err(|error| GenerationError::Pack { number, path: path.clone(), error })?;
-        let Generation { version, number: own, .. } = contents.generation;
-        if version != VERSION {
-            return Err(GenerationError::Version { number, version });
-        }
-        if own != number {
-            return Err(GenerationError::Pack { number, path, error: PackError::Damaged });
-        }
-        Ok(contents)
-    }
-
     /// Returns the generations, in order.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// If the state database cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, GenerationError> {
-        let listed = |number| (number, self.contents(number).map(|contents| contents.generation));
-        Ok(self.numbers()?.into_iter().map(listed).collect())
+        let database = self.database();
+        let listed = |(number, value): (u32, String)| {
+            let generation = serde_json::from_str(&value).map_err(|error| GenerationError::Damaged {
+                number,
+                path: database.path().to_owned(),
+                reason: error.to_string(),
+            });
+            (number, generation)
+        };
+        Ok(database.generations()?.into_iter().map(listed).collect())
     }
 
     /// Returns a generation.
     ///
     /// # Errors
-    /// If there is none with this number, or its pack cannot be used.
+    /// If there is none with this number, or its metadata cannot be used.
     pub fn generation(&self, number: u32) -> Result<Generation, GenerationError> {
-        let known = self.numbers()?;
-        if !known.contains(&number) {
-            return Err(GenerationError::Unknown { number, known });
+        let mut listed = self.list()?;
+        match listed.iter().position(|(listed, _)| *listed == number) {
+            Some(index) => listed.swap_remove(index).1,
+            None => {
+                Err(GenerationError::Unknown { number, known: listed.into_iter().map(|(known, _)| known).collect() })
+            }
         }
-        Ok(self.contents(number)?.generation)
     }
 
     /// Returns the number of the generation before this one, or before the last one.
@@ -212,132 +166,64 @@ impl Store {
     /// Returns the inputs of a generation.
     ///
     /// # Errors
-    /// If one of its packs cannot be used, or a directory is in none of them.
-    pub fn inputs(&self, generation: &Generation) -> Result<Inputs, GenerationError> {
-        let number = generation.number;
-        let mut directories: HashMap<Digest, Vec<u8>> = HashMap::new();
-        for pack in packs_of(generation) {
-            let path = self.objects(pack);
-            let read = pack::directories(&path).map_err(|error| GenerationError::Pack { number, path, error });
-            directories.extend(read?);
-        }
-        let missing = |object| GenerationError::Missing { number, object, directory: self.directory.clone() };
-        let object = |digest| directories.get(&digest).cloned().ok_or_else(|| missing(digest));
-        tree::read(generation.tree, object).map_err(|error| match error {
-            TreeError::Object(error) => error,
-            TreeError::NotDirectory(object) => missing(object),
-        })
+    /// If the state database cannot be read, or an input in it is damaged.
+    pub fn inputs(&self, number: u32) -> Result<Inputs, GenerationError> {
+        let database = self.database();
+        let damaged = || GenerationError::Damaged {
+            number,
+            path: database.path().to_owned(),
+            reason: "an input is damaged".to_owned(),
+        };
+        database.inputs(number)?.iter().map(|input| Node::from_input(input).ok_or_else(damaged)).collect()
     }
 
-    /// Passes the content of each of these files of a generation to `take`, once per content. When this returns `Ok`,
-    /// all contents have been verified.
+    /// Passes the content of each of these files of a generation to `take`, once per content.
     ///
     /// # Errors
-    /// If a pack cannot be used or a content is in none of them, and those of `take`.
+    /// If a content is missing or damaged, and those of `take`.
     pub fn read_files<T>(
         &self,
-        generation: &Generation,
-        mut wanted: HashMap<Digest, T>,
+        number: u32,
+        wanted: HashMap<Digest, T>,
         mut take: impl FnMut(T, &mut dyn Read) -> Result<(), IoError>,
     ) -> Result<(), GenerationError> {
-        let number = generation.number;
-        for pack in packs_of(generation) {
-            if wanted.is_empty() {
-                break;
-            }
-            let path = self.objects(pack);
-            let read = pack::read(&path, &mut wanted, |_, with, content| Ok(take(with, content)?));
-            read.map_err(|error| match error {
-                ReadError::Pack(error) => GenerationError::Pack { number, path, error },
-                ReadError::Take(error) => GenerationError::Io(error),
-            })?;
-        }
-        match wanted.into_keys().next() {
-            None => Ok(()),
-            Some(object) => Err(GenerationError::Missing { number, object, directory: self.directory.clone() }),
-        }
-    }
-
-    /// Maps all objects to the packs that contain them. Objects of unreadable packs are left out.
-    pub(super) fn known(&self) -> Result<HashMap<Digest, u32>, GenerationError> {
-        let mut known = HashMap::new();
-        for number in self.packs()?.into_keys() {
-            let Ok(Contents { objects, directories, .. }) = self.contents(number) else { continue };
-            known.extend(objects.into_iter().chain(directories).map(|(digest, _)| (digest, number)));
-        }
-        Ok(known)
-    }
-
-    /// Returns the last generation and its inputs, if it can be used.
-    pub(super) fn last(&self) -> Result<Option<(Generation, Inputs)>, GenerationError> {
-        let Some(number) = self.numbers()?.last().copied() else { return Ok(None) };
-        let last = self.contents(number).and_then(|contents| {
-            let inputs = self.inputs(&contents.generation)?;
-            Ok((contents.generation, inputs))
-        });
-        Ok(last.ok())
-    }
-
-    /// Returns the number of the next generation. Numbers are never reused.
-    pub(super) fn next_number(&self) -> Result<u32, GenerationError> {
-        Ok(self.packs()?.keys().last().map_or(1, |last| last + 1))
-    }
-
-    /// Removes all generations except the last `keep` and the pinned one, and packs that no generation needs.
-    ///
-    /// # Errors
-    /// If a generation that is kept cannot be read, as it may need any pack; none is removed in this case.
-    pub(super) fn tidy(&self, keep: usize, pinned: Option<u32>) -> Result<(), GenerationError> {
-        let packs = self.packs()?;
-        let numbers: Vec<u32> = self.numbers()?;
-        let (old, kept) = numbers.split_at(numbers.len().saturating_sub(keep.max(1)));
-        let (pinned, old): (Vec<u32>, Vec<u32>) = old.iter().partition(|number| Some(**number) == pinned);
-        if old.is_empty() && packs.values().all(|kind| *kind == PACK) {
+        if wanted.is_empty() {
             return Ok(());
         }
-        let mut needed = BTreeSet::new();
-        for &number in kept.iter().chain(&pinned) {
-            needed.extend(packs_of(&self.contents(number)?.generation));
-        }
-        let failed = |path: &Path, error| GenerationError::Io(IoError::new("rename", path, error));
-        for number in old {
-            let path = self.pack(number);
-            fs::rename(&path, path.with_extension(OBJECTS)).map_err(|error| failed(&path, error))?;
-        }
-        for number in packs.keys().filter(|number| !needed.contains(number)) {
-            let path = self.pack(*number).with_extension(OBJECTS);
-            fs::remove_file(&path).map_err(|error| GenerationError::Io(IoError::new("remove", &path, error)))?;
+        let contents = self.contents()?;
+        for (digest, with) in wanted {
+            // Large contents are not held in memory, so they are read twice.
+            if !Digest::of(&mut contents.open(&digest)?).is_ok_and(|read| read == digest) {
+                let path = self.database().path().to_owned();
+                let reason = format!("the content {} is damaged", digest.as_str());
+                return Err(GenerationError::Damaged { number, path, reason });
+            }
+            take(with, &mut contents.open(&digest)?)?;
         }
         Ok(())
     }
-}
 
-/// Returns the numbers of all packs with objects of a generation.
-fn packs_of(generation: &Generation) -> impl Iterator<Item = u32> {
-    generation.packs.iter().copied().chain([generation.number])
-}
-
-/// The content of a file cannot be read or written.
-enum ReadError {
-    Pack(PackError),
-    Take(IoError),
-}
-
-impl From<PackError> for ReadError {
-    fn from(error: PackError) -> ReadError {
-        ReadError::Pack(error)
+    /// Returns the number of the last generation, and its inputs with their stamps.
+    pub(super) fn last(&self) -> Result<Option<(u32, Vec<Input>)>, GenerationError> {
+        let Some(number) = self.numbers()?.pop() else { return Ok(None) };
+        Ok(Some((number, self.database().inputs(number)?)))
     }
-}
 
-impl From<IoError> for ReadError {
-    fn from(error: IoError) -> ReadError {
-        ReadError::Take(error)
+    /// Removes all generations except the last `keep` and the pinned one, and contents that no generation needs.
+    ///
+    /// # Errors
+    /// If the state database cannot be written, or a file cannot be removed.
+    pub(super) fn tidy(&self, keep: usize, pinned: Option<u32>) -> Result<(), GenerationError> {
+        let mut old = self.numbers()?;
+        old.truncate(old.len().saturating_sub(keep.max(1)));
+        old.retain(|number| Some(*number) != pinned);
+        if old.is_empty() {
+            return Ok(());
+        }
+        self.database().remove_generations(&old)?;
+        let needed = self.database().input_contents()?.into_iter().filter_map(|text| Digest::try_from(text).ok());
+        Ok(self.contents()?.keep_only(&needed.collect::<BTreeSet<_>>())?)
     }
-}
-
-/// Returns the digests of all files among inputs.
-pub(super) fn contents_of(inputs: &Inputs) -> impl Iterator<Item = Digest> {
-    inputs.values().filter_map(|node| if let Node::File { content, .. } = node { Some(*content) } else { None })
 }
 
 /// Creates a temporary file that will replace another one.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::entities::resources::Generated;
 use crate::host::root::Root;
+use holo_state::Database;
 use holo_testing::ScratchRoot;
 use std::collections::BTreeMap;
 use std::fs;
@@ -98,10 +99,8 @@ fn recorded_inputs_are_checked_out_unchanged() {
     assert_eq!(checked_out(&scratch, 2), second);
     let generation = store(&scratch).generation(2).unwrap();
     assert_eq!(generation.counts, Some(Counts { added: 1, changed: 1, removed: 1 }));
-    let third = store(&scratch).generation(3).unwrap();
-    assert_eq!((third.packs, third.counts.unwrap().changed), (vec![1, 2], 1), "its content is in the first pack");
-    for (path, mode) in [("", 0o700), ("000001.pack", 0o600), ("stamps", 0o600)] {
-        let path = root_of(&scratch).generations().join(path);
+    assert_eq!(store(&scratch).generation(3).unwrap().counts.unwrap().changed, 1);
+    for (path, mode) in [(root_of(&scratch).generations(), 0o700), (root_of(&scratch).state_database(), 0o600)] {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
     }
 }
@@ -114,15 +113,6 @@ fn old_generations_are_removed_but_needed_objects_stay() {
         assert_eq!(keep_some(&scratch, 2), number);
     }
     assert_eq!(store(&scratch).numbers().unwrap(), [4, 5]);
-    let names = || {
-        let mut names: Vec<String> = fs::read_dir(root_of(&scratch).generations())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(), ["000001.objects", "000004.pack", "000005.pack", "stamps"]);
     assert!(checked_out(&scratch, 4).contains("\n4\n"));
     let error = store(&scratch).generation(1).unwrap_err().to_string();
     assert_eq!(error, "there is no generation 1; there are 4 to 5");
@@ -136,65 +126,67 @@ fn old_generations_are_removed_but_needed_objects_stay() {
     }
     assert_eq!(store(&scratch).numbers().unwrap(), [4, 7, 8]);
     assert!(checked_out(&scratch, 4).contains("\n4\n"));
+    assert!(checked_out(&scratch, 7).contains("\n7\n"));
+    // The three of them, and four that all generations have.
+    assert_eq!(rows(&scratch, "blob"), 3 + 3);
+    let motds = store(&scratch).database().tables().unwrap();
+    assert!(motds.iter().any(|table| table.name == "generation" && table.rows == 3), "{motds:?}");
+}
+
+/// Returns the number of rows of a table.
+#[track_caller]
+fn rows(scratch: &ScratchRoot, table: &str) -> u64 {
+    let tables = store(scratch).database().tables().unwrap();
+    tables.iter().find(|size| size.name == table).unwrap().rows
+}
+
+/// Replaces text in the state database.
+#[track_caller]
+fn damage(scratch: &ScratchRoot, from: &str, to: &str) {
+    let path = root_of(scratch).state_database();
+    let mut export = Vec::new();
+    Database::new(path.clone()).export(&mut export).unwrap().unwrap();
+    let export = String::from_utf8(export).unwrap();
+    assert!(export.contains(from), "{export}");
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", path.display()));
+    }
+    Database::new(path).import(&mut export.replace(from, to).as_bytes()).unwrap();
+}
+
+/// Checks out the first generation, and returns the error.
+#[track_caller]
+fn unusable(scratch: &ScratchRoot) -> String {
+    let (store, folder) = (store(scratch), tempfile::tempdir().unwrap());
+    let generation = store.generation(1).unwrap();
+    store.check_out(&generation, &root_of(scratch), &folder.path().join("x")).unwrap_err().to_string()
 }
 
 #[test]
-fn damaged_pack_is_reported_and_not_used() {
-    let scratch = scratch();
+fn damaged_or_missing_content_is_reported() {
+    let large = "usr/share/holo/files/01-x/etc/large";
+    let scratch = scratch().file(large, vec![b'x'; (1 << 20) + 1]);
     keep(&scratch);
-    let expected = checked_out(&scratch, 1);
-    let pack = root_of(&scratch).generations().join("000001.pack");
-    let whole = fs::read(&pack).unwrap();
-    let check_out = || {
-        let folder = tempfile::tempdir().unwrap();
-        let into = folder.path().join("x");
-        let store = store(&scratch);
-        let checked_out =
-            store.generation(1).and_then(|generation| store.check_out(&generation, &root_of(&scratch), &into));
-        let dump = || {
-            fs::remove_file(into.join("generation.json")).unwrap();
-            String::from_utf8(holo_testing::tree::dump(&into).unwrap()).unwrap()
-        };
-        checked_out.map(|()| dump())
-    };
-    for at in (0..whole.len()).step_by(3) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x10;
-        fs::write(&pack, damaged).unwrap();
-        match check_out() {
-            // Damage outside of any object, such as in an unused checksum, has no effect.
-            Ok(dump) => assert_eq!(dump, expected, "byte {at}"),
-            Err(error) => {
-                let error = error.to_string();
-                assert!(error.starts_with("cannot use generation 1: "), "byte {at}: {error}");
-                assert!(error.contains("000001.pack: it is damaged"), "byte {at}: {error}");
-            }
-        }
-    }
-    for length in (0..whole.len()).step_by(17) {
-        fs::write(&pack, &whole[..length]).unwrap();
-        assert!(check_out().unwrap_err().to_string().contains("000001.pack: it is damaged"), "{length} bytes");
-    }
-    // The next generation does not use it.
-    scratch.write("usr/share/holo/files/01-x/etc/motd", "other\n");
-    assert_eq!(keep(&scratch), 2);
-    assert_eq!(checked_out(&scratch, 2), present(&scratch));
-}
+    assert_eq!(checked_out(&scratch, 1), present(&scratch));
+    let contents = root_of(&scratch).generations().join("contents");
+    let file = fs::read_dir(contents).unwrap().next().unwrap().unwrap().path();
+    fs::write(&file, "y").unwrap();
+    let error = unusable(&scratch);
+    assert!(error.starts_with("cannot use generation 1: ") && error.ends_with(" is damaged"), "{error}");
+    fs::remove_file(&file).unwrap();
+    let error = unusable(&scratch);
+    assert!(error.contains(file.to_str().unwrap()), "{error}");
 
-#[test]
-fn generation_with_a_missing_pack_is_refused() {
-    let scratch = scratch();
-    keep(&scratch);
+    scratch.write(large, vec![b'x'; (1 << 20) + 1]);
     scratch.write("usr/share/holo/files/01-x/etc/motd", "other\n");
     assert_eq!(keep(&scratch), 2);
-    fs::remove_file(root_of(&scratch).generations().join("000001.pack")).unwrap();
-    let (store, folder) = (store(&scratch), tempfile::tempdir().unwrap());
-    let error = store.check_out(&store.generation(2).unwrap(), &root_of(&scratch), &folder.path().join("x"));
-    let error = error.unwrap_err().to_string();
-    assert!(
-        error.starts_with("cannot use generation 2: ") && error.contains("000001.objects: no such file"),
-        "{error}"
-    );
+    assert_eq!(checked_out(&scratch, 2), present(&scratch), "changed contents are stored again");
+    damage(&scratch, r#""content":"one\n""#, r#""content":"eno\n""#);
+    let error = unusable(&scratch);
+    assert!(error.contains("state.db: the content ") && error.ends_with(" is damaged"), "{error}");
+    damage(&scratch, r#""path":"usr/share/holo/files/01-x/etc/motd""#, r#""path":"../etc/motd""#);
+    let error = unusable(&scratch);
+    assert!(error.ends_with("state.db: an input is damaged"), "{error}");
 }
 
 #[test]
@@ -220,14 +212,14 @@ fn pin_selects_the_inputs() {
 }
 
 #[test]
-fn many_small_files_are_one_small_pack() {
+fn change_of_one_file_adds_one_row() {
     let mut scratch = ScratchRoot::in_memory().file("etc/holorc", "");
     for number in 0..2000 {
         scratch = scratch.file(format!("usr/share/holo/files/01-x/etc/{number}"), format!("value = {number}\n"));
     }
     keep(&scratch);
+    let before = [rows(&scratch, "input"), rows(&scratch, "blob")];
     scratch.write("usr/share/holo/files/01-x/etc/7", "other\n");
     keep(&scratch);
-    let size = |number| root_of(&scratch).generations().join(format!("{number:06}.pack")).metadata().unwrap().len();
-    assert!(size(1) < 250_000 && size(2) < size(1), "{} {}", size(1), size(2));
+    assert_eq!([rows(&scratch, "input"), rows(&scratch, "blob")], before.map(|rows| rows + 1));
 }

@@ -1,25 +1,24 @@
 //! The values that describe the states of entities, such as the versions of packages.
 //!
-//! A file has a line for each change of a value, with the run that changed it. So the values at the last use of each
-//! generation are known. When most of the lines are no longer needed, the file is compacted.
+//! The state database has a record for each change of a value, with the run that changed it. So the values at the last use of each
+//! generation are known. When most of the records are no longer needed, they are removed.
 
 use super::checkout::GENERATION;
 use super::generation::Generation;
-use super::store::{self, Store};
+use super::store::Store;
 use crate::error::IoError;
 use crate::host::root::Root;
 use crate::host::settings::Settings;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
 use holo_protocol::environment::{KeptAt, kept_line};
+use holo_state::StateError;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
-/// A line of the file.
+/// A record, which is a line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ValueLine {
@@ -34,7 +33,7 @@ struct ValueLine {
     values: Vec<Text>,
 }
 
-/// A file is compacted only if it has more lines than this, plus twice the number of values.
+/// Records are removed only if there are more than this, plus twice the number of values.
 const FEW: usize = 1000;
 
 /// Values by entity ID and key.
@@ -52,7 +51,8 @@ pub struct Values {
     unwritten: Vec<ValueLine>,
     /// The values of unchanged entities, which are written only if the run changed an entity.
     unchanged: Vec<ValueLine>,
-    file: Option<File>,
+    /// Whether records were written that may not be on disk yet.
+    is_written: bool,
 }
 
 impl Values {
@@ -66,7 +66,7 @@ impl Values {
             known: None,
             unwritten: Vec::new(),
             unchanged: Vec::new(),
-            file: None,
+            is_written: false,
         })
     }
 
@@ -75,7 +75,7 @@ impl Values {
         if values.is_empty() {
             return;
         }
-        let known = self.known.get_or_insert_with(|| last_values(&read(&self.store)));
+        let known = self.known.get_or_insert_with(|| last_values(&read(&self.store).unwrap_or_default()));
         let is_new = |value: &&BString| {
             let (key, value) = split(value.as_bstr());
             known.insert((entity.into(), key.into()), value.into()).is_none_or(|before| before != value)
@@ -91,61 +91,52 @@ impl Values {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn write(&mut self) -> Result<(), IoError> {
+    pub fn write(&mut self) -> Result<(), StateError> {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let path = self.store.values();
-        let failed = |error| IoError::new("write", &path, error);
-        let mut text = Vec::new();
-        for line in self.unwritten.drain(..) {
-            serde_json::to_writer(&mut text, &line).map_err(|error| failed(error.into()))?;
-            text.push(b'\n');
-        }
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(open(&self.store).map_err(failed)?),
-        };
-        // A single call, so that a kill leaves all of the lines or none.
-        file.write_all(&text).map_err(failed)
+        self.is_written = true;
+        let records = to_records(self.unwritten.drain(..));
+        self.store.database().add_value_records(&records)
     }
 
     /// Writes the remaining values, and waits until they are on disk.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn finish(&mut self, has_changed: bool) -> Result<(), IoError> {
+    pub fn finish(&mut self, has_changed: bool) -> Result<(), StateError> {
         if has_changed {
             self.unwritten.append(&mut self.unchanged);
         }
         self.write()?;
-        let Some(file) = self.file.take() else { return Ok(()) };
-        let path = self.store.values();
-        file.sync_data().map_err(|error| IoError::new("sync", &path, error))?;
-        self.compact().map_err(|error| IoError::new("write", &path, error))
+        if !self.is_written {
+            return Ok(());
+        }
+        self.store.database().sync()?;
+        self.compact()
     }
 
-    /// Removes lines that are no longer needed, if they are the majority.
-    fn compact(&self) -> io::Result<()> {
-        let lines = read(&self.store);
+    /// Removes records that are no longer needed, if they are the majority.
+    fn compact(&self) -> Result<(), StateError> {
+        let lines = read(&self.store)?;
         let least = self.known.as_ref().map_or(0, Known::len);
         if lines.len() < FEW + 2 * least {
             return Ok(());
         }
-        // If the generations cannot be listed, any line may be needed.
+        // If the generations cannot be listed, any record may be needed.
         let Ok(kept) = self.store.numbers() else { return Ok(()) };
         let begun = begun(&self.store);
         let needed = needed(&lines, |line| generation(line, &begun), &BTreeSet::from_iter(kept));
         if needed.len() > lines.len() / 2 {
             return Ok(());
         }
-        let mut text = Vec::new();
-        for line in needed {
-            serde_json::to_writer(&mut text, &line)?;
-            text.push(b'\n');
-        }
-        store::replace_durably(&self.store.values(), &text)
+        self.store.database().replace_value_records(&to_records(needed))
     }
+}
+
+/// Texts and numbers can always be serialized.
+fn to_records(lines: impl IntoIterator<Item = ValueLine>) -> Vec<String> {
+    lines.into_iter().filter_map(|line| serde_json::to_string(&line).ok()).collect()
 }
 
 /// Maps the first run of each generation to its number.
@@ -166,22 +157,10 @@ fn until(lines: &[ValueLine], generation: impl Fn(&ValueLine) -> u32, number: u3
     until
 }
 
-fn open(store: &Store) -> io::Result<File> {
-    store.create()?;
-    let path = store.values();
-    // Ends a line that a crash has left incomplete.
-    let is_torn = fs::read(&path).is_ok_and(|text| !text.is_empty() && !text.ends_with(b"\n"));
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if is_torn {
-        file.write_all(b"\n")?;
-    }
-    Ok(file)
-}
-
-/// Reads all lines, except damaged ones.
-fn read(store: &Store) -> Vec<ValueLine> {
-    let text = fs::read(store.values()).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_slice(line).ok()).collect()
+/// Reads all records, except damaged ones.
+fn read(store: &Store) -> Result<Vec<ValueLine>, StateError> {
+    let records = store.database().value_records()?;
+    Ok(records.iter().filter_map(|record| serde_json::from_str(record).ok()).collect())
 }
 
 /// Returns the key and the value of `KEY=VALUE`.
@@ -214,7 +193,8 @@ fn used_generation(root: &Root) -> Option<u32> {
 pub fn write_kept(root: &Root, path: &Path) -> Result<(), IoError> {
     let Some(number) = used_generation(root) else { return Ok(()) };
     let store = Store::new(root);
-    let (begun, lines) = (begun(&store), read(&store));
+    // Users who may not read the state database do without.
+    let (begun, lines) = (begun(&store), read(&store).unwrap_or_default());
     let until = until(&lines, |line| generation(line, &begun), number);
     let mut text = Vec::new();
     for (at, values) in [(KeptAt::Then, last_values(until)), (KeptAt::Last, last_values(&lines))] {
@@ -268,18 +248,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_file_is_compacted() {
+    fn needless_records_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(&Root::new(Some(folder.path().into())));
-        store.create().unwrap();
         let version = |run: usize| BString::from(format!("version={run}"));
         let line = |run: usize| {
             let values = vec![Text(version(run))];
             ValueLine { run: format!("{run:05}"), used: None, entity: Text("package:a".into()), values }
         };
-        let lines: Vec<u8> =
-            (0..FEW - 5).flat_map(|run| [serde_json::to_vec(&line(run)).unwrap(), vec![b'\n']].concat()).collect();
-        fs::write(store.values(), lines).unwrap();
+        store.database().add_value_records(&to_records((0..FEW - 5).map(line))).unwrap();
         for run in FEW - 5..FEW + 10 {
             let mut values = Values {
                 store: store.clone(),
@@ -288,17 +265,15 @@ mod tests {
                 known: None,
                 unwritten: Vec::new(),
                 unchanged: Vec::new(),
-                file: None,
+                is_written: false,
             };
             values.note("package:a".into(), &[version(run)], true);
             values.finish(true).unwrap();
         }
-        let lines = read(&store);
-        assert!(lines.len() < 20, "{} lines", lines.len());
+        let lines = read(&store).unwrap();
+        assert!(lines.len() < 20, "{} records", lines.len());
         let key = ("package:a".into(), "version".into());
         assert_eq!(last_values(&lines).get(&key), Some(&(FEW + 9).to_string().into()));
-        let names: Vec<_> = fs::read_dir(&store.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["values.jsonl"]);
     }
 }
 

@@ -1,17 +1,16 @@
 //! The inputs to compare: those of a generation, or the current ones.
 
-use super::generation::Generation;
 use super::inputs::{self, GENERATED, Places};
 use super::recording::{RecordingError, inputs_of};
 use super::store::Store;
-use super::tree::{Digest, Hasher, Inputs, Node};
+use super::tree::{Inputs, Node};
 use crate::entities::resources::Generated;
 use crate::error::IoError;
 use crate::host::root::Root;
 use holo_change::Kind;
+use holo_change::tracked::Digest;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
 use std::path::PathBuf;
 
 /// Inputs, and the source of their contents.
@@ -21,7 +20,7 @@ pub struct Version {
 }
 
 enum Source {
-    Kept(Store, Box<Generation>),
+    Kept(Store, u32),
     Today(Places),
 }
 
@@ -29,10 +28,10 @@ impl Version {
     /// Returns the inputs of a generation.
     ///
     /// # Errors
-    /// If there is none, or one of its packs cannot be used.
+    /// If there is none, or it cannot be read.
     pub fn kept(store: &Store, number: u32) -> Result<Version, RecordingError> {
         let generation = store.generation(number)?;
-        Ok(Version { inputs: store.inputs(&generation)?, source: Source::Kept(store.clone(), Box::new(generation)) })
+        Ok(Version { inputs: store.inputs(generation.number)?, source: Source::Kept(store.clone(), number) })
     }
 
     /// Returns the current inputs, without generated files.
@@ -45,11 +44,7 @@ impl Version {
         let mut digests = Vec::new();
         for input in &found {
             let at = places.at(&input.path);
-            let digest = || {
-                let mut hasher = Hasher::default();
-                io::copy(&mut File::open(&at)?, &mut hasher)?;
-                io::Result::Ok(hasher.finish())
-            };
+            let digest = || Digest::of(&mut File::open(&at)?);
             digests.push(match input.kind() {
                 Kind::File => Some(digest().map_err(|error| IoError::new("read", &at, error))?),
                 _ => None,
@@ -82,7 +77,7 @@ impl Version {
         for path in paths {
             let Some(Node::File { content, .. }) = self.inputs.get(path) else { continue };
             match &self.source {
-                Source::Kept(..) => kept.entry(*content).or_default().push(path.clone()),
+                Source::Kept(..) => kept.entry(content.clone()).or_default().push(path.clone()),
                 Source::Today(places) => {
                     let at = places.at(path);
                     let read = fs::read(&at).map_err(|error| IoError::new("read", &at, error))?;
@@ -90,8 +85,8 @@ impl Version {
                 }
             }
         }
-        if let Source::Kept(store, generation) = &self.source {
-            store.read_files(generation, kept, |paths, content| {
+        if let Source::Kept(store, number) = &self.source {
+            store.read_files(*number, kept, |paths, content| {
                 let mut bytes = Vec::new();
                 content.read_to_end(&mut bytes).map_err(|error| IoError::new("read", &store.directory, error))?;
                 contents.extend(paths.into_iter().map(|path| (path, bytes.clone())));

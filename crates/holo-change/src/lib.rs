@@ -38,7 +38,7 @@ pub use error::Notices;
 pub use error::PathError;
 pub use group::{Results, Step, Store, Unsynced, commit};
 pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
-pub use locations::Locations;
+pub use locations::{Locations, SharedDatabase};
 pub use open_files::are_open_for_writing;
 pub use overwriting::is_between;
 pub use path_handle::{

@@ -19,11 +19,12 @@ pub struct Locations {
 
 /// The state database, which all threads of a process share. It is opened on first use.
 #[derive(Clone)]
-pub(crate) struct SharedDatabase(Arc<Mutex<Database>>);
+pub struct SharedDatabase(Arc<Mutex<Database>>);
 
 impl SharedDatabase {
     /// Waits until no other thread uses the database.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Database> {
+    #[must_use]
+    pub fn lock(&self) -> MutexGuard<'_, Database> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +81,8 @@ impl Locations {
     }
 
     /// Returns the state database.
-    pub(crate) fn database(&self) -> &SharedDatabase {
+    #[must_use]
+    pub fn database(&self) -> &SharedDatabase {
         &self.database
     }
 }

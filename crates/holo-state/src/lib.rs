@@ -10,6 +10,7 @@ mod blobs;
 mod directories;
 mod error;
 mod export;
+mod generations;
 mod maintenance;
 mod records;
 mod refreshes;
@@ -18,6 +19,7 @@ mod values;
 
 pub use error::{Damage, StateError};
 pub use export::ImportError;
+pub use generations::Input;
 pub use maintenance::{Repaired, TableSize};
 pub use records::RecordChange;
 pub use refreshes::Refresh;

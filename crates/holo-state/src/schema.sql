@@ -74,3 +74,26 @@ CREATE TABLE idle_run (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     record TEXT NOT NULL                -- JSON
 ) STRICT;
+
+-- The runs whose inputs are saved for a rollback.
+CREATE TABLE generation (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    value TEXT NOT NULL                 -- JSON
+) STRICT;
+
+-- The inputs of generations. The contents of files are blobs.
+CREATE TABLE input (
+    path BLOB NOT NULL,                 -- relative to the root
+    since INTEGER NOT NULL,             -- the first generation with this input
+    until INTEGER,                      -- the first later one without it; NULL if it is in the last one
+    value TEXT NOT NULL,                -- its kind and attributes, as JSON
+    content TEXT,                       -- the digest of a file
+    stamp BLOB,                         -- the stamp of a file when it was read
+    PRIMARY KEY (path, since)
+) STRICT, WITHOUT ROWID;
+
+-- Changes of values that describe the states of entities, such as versions of packages.
+CREATE TABLE reported_value (
+    sequence INTEGER PRIMARY KEY,
+    record TEXT NOT NULL                -- JSON
+) STRICT;

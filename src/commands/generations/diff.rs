@@ -7,6 +7,7 @@ use crate::error::{FatalError, exit};
 use crate::generations::{Access, Node, Store, Version, differences};
 use crate::report::Event;
 use bstr::{BStr, BString, ByteSlice};
+use holo_change::tracked::Digest;
 use holo_events::{InputDiffLine, Line};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -99,8 +100,8 @@ fn render(path: &Path, [old, new]: &[Side<'_>; 2]) -> Vec<u8> {
     text
 }
 
-fn content(node: Option<&Node>) -> Option<crate::generations::Digest> {
-    if let Some(Node::File { content, .. }) = node { Some(*content) } else { None }
+fn content(node: Option<&Node>) -> Option<&Digest> {
+    if let Some(Node::File { content, .. }) = node { Some(content) } else { None }
 }
 
 fn access(node: Option<&Node>) -> Option<Access> {

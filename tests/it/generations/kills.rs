@@ -7,9 +7,11 @@ use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 
 /// The system calls around which files may have changed.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 18] = [
     "openat",
     "write",
+    "pwrite64",
+    "ftruncate",
     "rename",
     "unlink",
     "unlinkat",
@@ -59,10 +61,11 @@ fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> bo
 #[track_caller]
 fn is_tidy(root: &ScratchRoot, moment: &str) {
     let directory = root.join("var/lib/holo/.engine/generations");
-    let mut names: Vec<String> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| !name.ends_with(".pack") && name != "stamps" && name != "values.jsonl");
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.is_empty(), "{moment}: {names:?}");
+    let check = root.holo(&["state", "check"]);
+    assert!(check.success(), "{moment}: {check}");
 }
 
 fn keeping(call: &str, number: usize) -> bool {

@@ -147,7 +147,10 @@ struct Pending {
 }
 
 impl Contents {
-    pub(super) fn new(database: &SharedDatabase, store: &str, tree: &Arc<Tree>, folder: PathBuf) -> Contents {
+    /// Returns the contents of a plugin, or of another user of the database. Large ones are in `folder`, which is relative to the tree and
+    /// contains no other files.
+    #[must_use]
+    pub fn new(database: &SharedDatabase, store: &str, tree: &Arc<Tree>, folder: PathBuf) -> Contents {
         let (database, store) = (database.clone(), store.to_owned());
         Contents {
             database,
@@ -179,6 +182,16 @@ impl Contents {
         Ok(digest)
     }
 
+    /// Stores what remains to be read, once [`flush`](Contents::flush) has returned. `shown` is named in errors.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn add(&self, from: &mut impl Read, shown: &Path) -> Result<Digest> {
+        let (digest, staged) = self.stage(from, shown)?;
+        keep_all(staged)?;
+        Ok(digest)
+    }
+
     /// Stores several contents, like [`keep`](Contents::keep).
     ///
     /// # Errors
@@ -194,7 +207,7 @@ impl Contents {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub fn flush(&self) -> Result<()> {
         self.write(&mut self.lock_pending())
     }
 
