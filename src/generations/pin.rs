@@ -2,16 +2,16 @@
 
 use super::checkout::{GENERATION, sync_file_system};
 use super::generation::Generation;
-use super::store::{GenerationError, Store, replace_durably, sync_directory_of};
+use super::store::{GenerationError, Store};
 use crate::error::IoError;
 use crate::host::root::Root;
 use holo_protocol::words::reason;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
@@ -184,6 +184,25 @@ impl Pin {
         remove_unused(root, None);
         Ok(removed)
     }
+}
+
+/// Replaces a file, and waits until the change is on disk.
+fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(new, path)?;
+    sync_directory_of(path)
+}
+
+/// Syncs the directory that contains a path.
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |parent| match File::open(parent)?.sync_all() {
+        // Some file systems do not support this for directories.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    })
 }
 
 /// Returns true if the error means that there is no pin. Its directory is closed to other users unless there is one.

@@ -8,9 +8,9 @@ use holo_change::tracked::{Contents, Digest};
 use holo_change::{Locations, PathError, Tree};
 use holo_state::{Input, StateError};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of large contents, in that of the dispatcher.
@@ -224,32 +224,4 @@ impl Store {
         let needed = self.database().input_contents()?.into_iter().filter_map(|text| Digest::try_from(text).ok());
         Ok(self.contents()?.keep_only(&needed.collect::<BTreeSet<_>>())?)
     }
-}
-
-/// Creates a temporary file that will replace another one.
-pub(super) fn create_beside(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path.with_extension("new"))
-}
-
-/// Replaces a file by its temporary file, without a sync: readers detect incomplete files.
-pub(super) fn take_place(path: &Path) -> io::Result<()> {
-    fs::rename(path.with_extension("new"), path)
-}
-
-/// Replaces a file, and waits until the change is on disk.
-pub(super) fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = create_beside(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    take_place(path)?;
-    sync_directory_of(path)
-}
-
-/// Syncs the directory that contains a path.
-pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |parent| match File::open(parent)?.sync_all() {
-        // Some file systems do not support this for directories.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        synced => synced,
-    })
 }

@@ -23,7 +23,6 @@ pub struct SharedDatabase(Arc<Mutex<Database>>);
 
 impl SharedDatabase {
     /// Waits until no other thread uses the database.
-    #[must_use]
     pub fn lock(&self) -> MutexGuard<'_, Database> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
