@@ -132,10 +132,16 @@ impl Check<'_> {
         wrong.iter().for_each(|(below, text)| self.error(below, text));
     }
 
-    /// Writes the files of the package, and a configuration with these plugins.
+    /// Writes the files of the package, and a configuration with these plugins instead of its own. Holo and its plugins
+    /// write below other directories than that of the resource files. Symlinks there could lead out of the root, and
+    /// are left out.
     fn unpack(&self, plugins: &[String], host: &Path) -> io::Result<()> {
         let root = self.root.path();
         for (path, node) in &self.package.nodes {
+            let leads_out = matches!(node.kind, Kind::Symlink { .. }) && !path.starts_with(RESOURCES);
+            if leads_out || path.starts_with("etc/holorc") {
+                continue;
+            }
             let path = root.join(path);
             match &node.kind {
                 Kind::Directory => DirBuilder::new().mode(0o755).create(path)?,
@@ -150,11 +156,7 @@ impl Check<'_> {
         }
         fs::create_dir_all(root.join("etc"))?;
         let configuration: String = plugins.iter().map(|plugin| format!("plugin {plugin}\n")).collect();
-        let holorc = root.join("etc/holorc");
-        if holorc.symlink_metadata().is_ok() {
-            fs::remove_file(&holorc)?;
-        }
-        fs::write(holorc, configuration)?;
+        fs::write(root.join("etc/holorc"), configuration)?;
         // Conditions and templates can refer to the distribution.
         if let (Ok(release), Ok(mut file)) =
             (fs::read(host.join("etc/os-release")), File::create_new(root.join("etc/os-release")))

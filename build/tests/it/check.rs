@@ -11,6 +11,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         mistakes_in_a_tree_are_found,
         check_needs_holo_and_a_build_does_not,
         packages_without_resources_need_no_plugin,
+        symlinks_do_not_lead_out_of_the_check,
+        configuration_of_the_package_does_not_apply,
     ];
     // tar calls it.
     let needs = [Need::Program("xz")];
@@ -136,6 +138,43 @@ fn check_needs_holo_and_a_build_does_not() {
 fn packages_without_resources_need_no_plugin() {
     let desk = desk(&format!("{BASE}[[file]]\npath = '/etc/x'\ncontent = 'x'\n"));
     let checked = desk.run(&["--check", "--format", "rpm", "p.toml"]);
+    assert!(checked.success() && checked.stderr.is_empty(), "{checked}");
+}
+
+fn symlinks_do_not_lead_out_of_the_check() {
+    for path in ["etc", "etc/holorc", "etc/holorc.d", "etc/os-release", "run", "var", "var/lib/holo", "tmp"] {
+        let desk = desk("");
+        let victim = desk.root.join("victim");
+        let target = victim.display();
+        desk.root.write(
+            "p.toml",
+            format!(
+                "{BASE}{VALID}[[symlink]]\npath = '/{path}'\ntarget = '{target}'\n\
+                 [[symlink]]\npath = '/usr/share/holo/files/50-foo/etc/link'\ntarget = '{target}'\n"
+            ),
+        );
+        desk.root.write("etc/os-release", "ID=debian\n");
+        desk.sh("mkdir victim; echo mine | tee victim/holorc >victim/os-release");
+        let checked = desk.run(&["--check", "p.toml"]);
+        assert!(checked.success() && checked.stderr.is_empty(), "{path}: {checked}");
+        assert_eq!(
+            desk.sh("cd victim; find . -type f | sort; cat *"),
+            "./holorc\n./os-release\nmine\nmine\n",
+            "{path}"
+        );
+        // A file of the machine that the package links to is not changed either.
+        desk.sh("rm -r victim; echo mine >victim");
+        let checked = desk.run(&["--check", "p.toml"]);
+        assert!(checked.success() && desk.root.read("victim") == "mine\n", "{path}: {checked}");
+    }
+}
+
+fn configuration_of_the_package_does_not_apply() {
+    let text = format!(
+        "{BASE}{VALID}[[file]]\npath = '/etc/holorc.d/10-files'\ncontent = 'plugin files'\n\
+         [[file]]\npath = '/etc/holorc'\ncontent = 'plugin nope'\n"
+    );
+    let checked = desk(&text).run(&["--check", "--format", "rpm", "p.toml"]);
     assert!(checked.success() && checked.stderr.is_empty(), "{checked}");
 }
 
