@@ -17,8 +17,12 @@ use tempfile::TempDir;
 
 /// The time limit for each run of holo.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Plugins that have an entity for each file in their resource directories, except for definitions in TOML.
-const READ_ALL: [&str; 4] = ["files", "run-scripts", "ssh-keys", "users-groups"];
+/// Plugins that have an entity for each file in their resource directories, except for definitions in TOML. Definitions
+/// of others can refer to further files there.
+const READ_ALL: [&str; 8] =
+    ["archives", "exec", "files", "packages", "run-scripts", "services", "ssh-keys", "users-groups"];
+/// The suffixes of definitions.
+const DEFINITIONS: [&str; 2] = [".toml", ".toml.jinja"];
 /// The directories of generators and of data, which are no plugins.
 const GENERATORS: &str = "generators";
 const DATA: &str = "data";
@@ -222,7 +226,7 @@ impl Check<'_> {
         let mut unread = Vec::new();
         for (below, _) in self.resources() {
             let (plugin, rest) = below.split_once('/').unwrap_or_default();
-            let is_definition = !rest.contains('/') && rest.ends_with(".toml");
+            let is_definition = !rest.contains('/') && DEFINITIONS.iter().any(|suffix| rest.ends_with(suffix));
             let is_judged = READ_ALL.contains(&plugin) && plugins.iter().any(|installed| installed == plugin);
             let is_reported = self.findings.iter().any(|finding| finding.text.contains(&format!("/{below}: ")));
             if is_judged && !is_definition && !is_reported && !read.contains(below) {

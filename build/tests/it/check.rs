@@ -9,6 +9,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         valid_resources_pass_and_are_built,
         mistakes_are_found_with_their_lines,
         mistakes_in_a_tree_are_found,
+        files_that_no_plugin_reads_are_found,
         check_needs_holo_and_a_build_does_not,
         packages_without_resources_need_no_plugin,
         symlinks_do_not_lead_out_of_the_check,
@@ -124,6 +125,19 @@ fn mistakes_in_a_tree_are_found() {
     let run = desk.run(&["--check", "p.toml", "--format", "rpm"]);
     let expected = "!! p.toml:6: /usr/share/holo/files/etc/motd: has no disambiguator; insert a directory such as 50-NAME after files/\n";
     assert!(run.status == Some(1) && run.stderr == expected, "{run}");
+}
+
+fn files_that_no_plugin_reads_are_found() {
+    let file = |path: &str| format!("[[file]]\npath = '/usr/share/holo/{path}'\ncontent = '[[group]]'\n");
+    let paths = ["services/notes.txt", "services/sub/x.toml", "users-groups/x.toml.bak", "run-scripts/sub/x"];
+    let unread: String = paths.iter().map(|path| file(path)).collect();
+    let template = file("users-groups/50-x.toml.jinja").replace("'[[group]]'", "\"[[group]]\\nname = 'g'\"");
+    let checked = desk(&format!("{BASE}{unread}{template}")).run(&["--check", "--format", "rpm", "p.toml"]);
+    let expected = paths.iter().zip([7, 10, 13, 16]).map(|(path, line)| {
+        let plugin = path.split('/').next().unwrap();
+        format!("!! p.toml:{line}: /usr/share/holo/{path}: the plugin {plugin} does not read this file\n")
+    });
+    assert_eq!(checked.stderr_lossy(), expected.collect::<String>());
 }
 
 fn check_needs_holo_and_a_build_does_not() {
