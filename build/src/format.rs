@@ -4,6 +4,9 @@ use clap::ValueEnum;
 use holo_system::{OsRelease, Root};
 use std::path::Path;
 
+/// The greatest epoch in packages for Debian.
+pub(crate) const EPOCH_MAX: u32 = i32::MAX as u32;
+
 /// The version of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {

@@ -1,6 +1,6 @@
 //! Relations to other packages, and the groups of pacman that some of them name.
 
-use crate::format::{Format, NameError};
+use crate::format::{EPOCH_MAX, Format, NameError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -49,6 +49,11 @@ pub(crate) enum RelationError {
     Name(#[from] NameError),
     #[error("{version:?} in {relation:?} is not a valid version: expected letters, digits and . + ~ - :")]
     Version { relation: String, version: String },
+    #[error(
+        "{version:?} in {relation:?} is not a valid version for Debian packages: expected [EPOCH:]VERSION[-REVISION], \
+         where VERSION begins with a digit and REVISION contains letters, digits and . + ~"
+    )]
+    DebianVersion { relation: String, version: String },
     #[error("{0} has a version, which is not possible in a Debian package; write the name only")]
     Provided(String),
     #[error("{0:?} is only possible in packages for pacman")]
@@ -90,6 +95,10 @@ impl Relation {
                     let version = version.to_owned();
                     return Err(RelationError::Version { relation: text.to_owned(), version });
                 }
+                if format == Format::Debian && !is_debian_version(version) {
+                    let version = version.to_owned();
+                    return Err(RelationError::DebianVersion { relation: text.to_owned(), version });
+                }
                 Relation { name: name.trim_end().to_owned(), constraint: Some((*comparison, version.to_owned())) }
             }
         };
@@ -104,6 +113,16 @@ impl Relation {
         }
         Ok(relation)
     }
+}
+
+/// Returns true if dpkg can read a version, which consists of valid characters of versions.
+fn is_debian_version(text: &str) -> bool {
+    let (epoch, rest) = text.split_once(':').unwrap_or(("0", text));
+    let (version, revision) = rest.rsplit_once('-').unwrap_or((rest, "0"));
+    let is_epoch =
+        epoch.bytes().all(|byte| byte.is_ascii_digit()) && epoch.parse::<u32>().is_ok_and(|epoch| epoch <= EPOCH_MAX);
+    let is_version = version.starts_with(|first: char| first.is_ascii_digit()) && !text.contains('_');
+    is_epoch && is_version && !revision.is_empty() && !revision.contains(':')
 }
 
 /// A list of relations as a description has it: each can be a package, or select packages in another way.
@@ -244,6 +263,19 @@ mod tests {
             ["", "= 1", "foo =", "foo == 1", "foo => 1", "foo bar", "foo\n", "foo 1.0", "foo | bar", "foo = 1 2"]
         {
             assert!(parsed(text).is_err() || text == "foo\n", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn versions_of_debian_have_its_form() {
+        let is_valid = |version: &str, format| Relation::parse(&format!("foo = {version}"), format).is_ok();
+        for version in ["1", "0:1", "2:1.0~rc1+b-c-1.2~x", "1:2:3", "2147483647:0"] {
+            assert!(is_valid(version, Format::Debian), "{version}");
+        }
+        let wrong = [":1", "-1", "_", "abc", "1-", "~", "1_2", "x:1", "1:", "1:-1", "1-1:2", "+1:1", "2147483648:1"];
+        for version in wrong {
+            assert!(!is_valid(version, Format::Debian), "{version}");
+            assert!(is_valid(version, Format::Rpm) && is_valid(version, Format::Pacman), "{version}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The values of the table `[package]`.
 
 use super::{Reader, values};
-use crate::format::{Architecture, Format, Stage, Version};
+use crate::format::{Architecture, EPOCH_MAX, Format, Stage, Version};
 use crate::relation::{Groups, Relation, RelationError, RelationList};
 use crate::tables::{PackageTable, Table};
 
@@ -28,6 +28,10 @@ impl Reader<'_> {
         };
         if *release == Some(0) {
             self.findings.error(table.line_of("release"), "release: is 0; releases are counted from 1");
+        }
+        if self.source.format == Format::Debian && epoch.is_some_and(|epoch| epoch > EPOCH_MAX) {
+            let text = format!("epoch: is more than {EPOCH_MAX}, which is the greatest in packages for Debian");
+            self.findings.error(table.line_of("epoch"), text);
         }
         let Some(number) = version.clone() else {
             table.missing("version", &mut self.findings);

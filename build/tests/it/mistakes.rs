@@ -157,6 +157,11 @@ fn rules_of_single_formats() {
                 "requires = ['x_y']\n",
                 "5: requires: \"x_y\" is not a valid name for Debian packages: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
             ),
+            (
+                "requires = ['xx = 1-']\n",
+                "5: requires: \"1-\" in \"xx = 1-\" is not a valid version for Debian packages: expected [EPOCH:]VERSION[-REVISION], where VERSION begins with a digit and REVISION contains letters, digits and . + ~",
+            ),
+            ("epoch = 2147483648\n", "5: epoch: is more than 2147483647, which is the greatest in packages for Debian"),
         ],
         "debian",
     );
