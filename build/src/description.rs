@@ -66,14 +66,9 @@ impl Source<'_> {
             setup: Vec::new(),
             cleanup: Vec::new(),
         };
-        let package = match reader.package_table(root.get_ref()) {
-            Some(table) => {
-                reader.nodes(text, root.get_ref(), &table)?;
-                reader.finish(&table)
-            }
-            None => (None, reader.findings),
-        };
-        let (package, findings) = package;
+        let table = reader.package_table(root.get_ref());
+        reader.nodes(text, root.get_ref(), &table)?;
+        let (package, findings) = reader.finish(&table);
         let package = package.filter(|_| !findings.has_errors());
         Ok((package, findings.into_sorted()))
     }
@@ -94,19 +89,26 @@ const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
 impl Reader<'_> {
-    fn package_table(&mut self, root: &DeTable<'_>) -> Option<Table<PackageTable>> {
+    fn package_table(&mut self, root: &DeTable<'_>) -> Table<PackageTable> {
         tables::note_unknown(root, &mut self.findings);
-        let value = tables::entry(root, "package");
-        let line = value.map(|value| self.findings.line(&value.span()));
-        match value.map(toml::Spanned::get_ref) {
-            Some(DeValue::Table(table)) => return Some(tables::read(table, line?, &mut self.findings)),
-            Some(other) => {
+        let values = tables::entries(root, "package");
+        let Some(value) = values.first() else {
+            self.findings.error(None, "[package] is missing");
+            return Table::absent();
+        };
+        let line = self.findings.line(&value.span());
+        for other in values.iter().skip(1) {
+            let text = format!("package: is declared twice (see line {line})");
+            self.findings.error(self.findings.line(&other.span()), text);
+        }
+        match value.get_ref() {
+            DeValue::Table(table) => tables::read(table, line, &mut self.findings),
+            other => {
                 let text = format!("package: expected [package], found {}", reading::kind(other));
                 self.findings.error(line, text);
+                Table::absent()
             }
-            None => self.findings.error(None, "[package] is missing"),
         }
-        None
     }
 
     /// Reads everything that is installed, and the actions.
@@ -257,17 +259,18 @@ impl Reader<'_> {
                 .warning(line, "definitionFile: is deprecated; the file has the name of the package by default");
             if let Err(error) = values::path(path) {
                 self.findings.error(line, format!("definitionFile: {error}"));
-                return Ok(());
             }
         }
         let mut definitions = String::new();
         let mut first_line = None;
         for kind in ["group", "user"] {
-            let Some(value) = tables::entry(root, kind) else { continue };
             for (_, line) in tables::list(root, kind, &mut self.findings) {
                 first_line.get_or_insert(line);
             }
-            for table in reading::read_value::<Vec<toml::Table>>(value).unwrap_or_default() {
+            let values = tables::entries(root, kind).into_iter();
+            for mut table in values.flat_map(|value| reading::read_value::<Vec<toml::Table>>(value).unwrap_or_default())
+            {
+                table.retain(|key, _| holo_users_groups::has_key(kind, key));
                 definitions += &format!("{}[[{kind}]]\n{table}", if definitions.is_empty() { "" } else { "\n" });
             }
         }
@@ -280,9 +283,11 @@ impl Reader<'_> {
                 self.findings.warning(line, finding.text);
             }
         }
-        let own = package.value.name.as_ref().map(|name| format!("{RESOURCES}users-groups/{name}.toml"));
-        let chosen = package.value.definition_file.as_ref().and_then(|path| values::path(path).ok());
-        let Some(path) = chosen.or(own) else { return Ok(()) };
+        let path = match &package.value.definition_file {
+            Some(path) => values::path(path).ok(),
+            None => package.value.name.as_ref().map(|name| format!("{RESOURCES}users-groups/{name}.toml")),
+        };
+        let Some(path) = path else { return Ok(()) };
         if values::path(&format!("/{path}")).is_ok() {
             let content = self.contents.add(&mut definitions.as_bytes())?;
             let kind = Kind::File { content, is_config: false };

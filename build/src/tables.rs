@@ -5,7 +5,7 @@ use holo_definitions::reading::{self, Problem};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// The names of all tables.
 const TABLES: [&str; 7] = ["package", "file", "directory", "symlink", "action", "user", "group"];
@@ -115,6 +115,14 @@ pub(crate) struct Table<T> {
     invalid: Vec<String>,
 }
 
+impl Table<PackageTable> {
+    /// The table of a description without one, which was reported: keys that are required are not missing as well.
+    pub(crate) fn absent() -> Table<PackageTable> {
+        let invalid = ["name", "version", "author"].map(str::to_owned).into();
+        Table { value: PackageTable::default(), line: 1, lines: Vec::new(), invalid }
+    }
+}
+
 impl<T> Table<T> {
     /// Returns the line of a key, or that of the table.
     pub(crate) fn line_of(&self, key: &str) -> usize {
@@ -164,35 +172,57 @@ pub(crate) fn read<T: DeserializeOwned + Default>(
                     _ => findings.warning(line, format!("{problem}; it is ignored")),
                 }
             }
-            _ => {
-                findings.error(line, problem);
-                read.invalid.push(key);
-            }
+            _ => match removed.and_then(|value| valid_items(&key, &value, findings)) {
+                Some(items) => drop(rest.get_mut().insert(Spanned::new(0..0, key.into()), items)),
+                None => {
+                    findings.error(line, problem);
+                    read.invalid.push(key);
+                }
+            },
         }
     }
 }
 
+/// Reports the elements of a list that are no strings, and returns the list without them; `None` if there is no such
+/// element. All lists are lists of strings.
+fn valid_items<'d>(key: &str, value: &Spanned<DeValue<'d>>, findings: &mut Findings) -> Option<Spanned<DeValue<'d>>> {
+    let DeValue::Array(list) = value.get_ref() else { return None };
+    let mut valid = DeArray::new();
+    for (index, item) in list.iter().enumerate() {
+        match reading::read_value::<String>(item) {
+            Ok(_) => valid.push(item.clone()),
+            Err(problem) => findings.error(findings.line(&item.span()), format!("{key}[{index}]: {problem}")),
+        }
+    }
+    (valid.len() < list.len()).then(|| Spanned::new(value.span(), DeValue::Array(valid)))
+}
+
 /// Returns the tables of a list, such as `[[file]]`, with their lines.
 pub(crate) fn list<'t, 'd>(root: &'t DeTable<'d>, key: &str, findings: &mut Findings) -> Vec<(&'t DeTable<'d>, usize)> {
-    let Some(value) = entry(root, key) else { return Vec::new() };
-    let elements = match value.get_ref() {
-        DeValue::Array(list) => list.iter().collect(),
-        _ => vec![value],
-    };
     let mut tables = Vec::new();
-    for element in elements {
-        let line = findings.line(&element.span());
-        match element.get_ref() {
-            DeValue::Table(table) if !std::ptr::eq(element, value) => tables.push((table, line)),
-            other => findings.error(line, format!("{key}: expected [[{key}]], found {}", reading::kind(other))),
+    for value in entries(root, key) {
+        let elements = match value.get_ref() {
+            DeValue::Array(list) => list.iter().collect(),
+            _ => vec![value],
+        };
+        for element in elements {
+            let line = findings.line(&element.span());
+            match element.get_ref() {
+                DeValue::Table(table) if !std::ptr::eq(element, value) => tables.push((table, line)),
+                other => findings.error(line, format!("{key}: expected [[{key}]], found {}", reading::kind(other))),
+            }
         }
     }
     tables
 }
 
-/// Returns the value of a key of the whole description, regardless of its case.
-pub(crate) fn entry<'t, 'd>(root: &'t DeTable<'d>, key: &str) -> Option<&'t Spanned<DeValue<'d>>> {
-    root.iter().find(|(name, _)| name.get_ref().eq_ignore_ascii_case(key)).map(|(_, value)| value)
+/// Returns the values of a key of the whole description in their order. There are several if the key is written in
+/// several ways, as its case does not matter.
+pub(crate) fn entries<'t, 'd>(root: &'t DeTable<'d>, key: &str) -> Vec<&'t Spanned<DeValue<'d>>> {
+    let same = root.iter().filter(|(name, _)| name.get_ref().eq_ignore_ascii_case(key));
+    let mut values: Vec<_> = same.map(|(_, value)| value).collect();
+    values.sort_by_key(|value| value.span().start);
+    values
 }
 
 /// Warns about unknown tables.

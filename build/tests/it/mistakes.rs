@@ -13,6 +13,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         values_of_other_tables,
         rules_of_single_formats,
         all_mistakes_are_reported_in_order,
+        a_mistake_hides_no_others,
+        tables_in_several_spellings,
         unknown_keys_are_warnings,
         deprecated_keys_are_warnings,
         files_that_cannot_be_read,
@@ -214,6 +216,50 @@ fn all_mistakes_are_reported_in_order() {
             "!! p.toml:11: target: is empty",
             "!! p.toml:13: name of users[0]: expected a string, found a number",
         ]
+    );
+}
+
+fn a_mistake_hides_no_others() {
+    let absolute = "path: \"x\" is not an absolute path";
+    for package in ["", "package = 1\n"] {
+        let text = format!("{package}[[file]]\npath = 'x'\ncontent = 'x'\n[[user]]\nuid = 1\n");
+        let shown = errors(&text, "debian");
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        assert!(shown[0].contains("[package]") && shown[1].contains(absolute), "{shown:?}");
+        assert!(shown[2].contains("users[0] is missing required 'name' attribute"), "{shown:?}");
+    }
+    assert_eq!(
+        errors(&format!("{BASE}definitionFile = 'x'\n[[user]]\nuid = 1\n"), "rpm")[1..],
+        [
+            "!! p.toml:5: definitionFile: \"x\" is not an absolute path",
+            "!! p.toml:6: users[0] is missing required 'name' attribute"
+        ]
+    );
+    assert_eq!(
+        errors(&format!("{BASE}requires = [1, \n2, 'x == 1']\n"), "rpm"),
+        [
+            "!! p.toml:5: requires[0]: expected a string, found 1; write it in quotes: \"1\"",
+            "!! p.toml:5: requires: \"x == 1\" is not valid: expected NAME or NAME OP VERSION, where OP is = > >= < or <=",
+            "!! p.toml:6: requires[1]: expected a string, found 2; write it in quotes: \"2\"",
+        ]
+    );
+}
+
+fn tables_in_several_spellings() {
+    let package = "!! p.toml:5: package: is declared twice (see line 1)";
+    assert_eq!(errors(&format!("{BASE}[Package]\nname = 'x'\n"), "rpm"), [package]);
+    let desk = Desk::new(&format!(
+        "{BASE}[[file]]\npath = '/a'\ncontent = 'a'\n[[File]]\npath = '/b'\ncontent = 'b'\n\
+         [[User]]\nname = 'u'\nhoem = 1\n[[user]]\nname = 'v'\n[[group]]\nname = 'g'\nuid = 1\nif = 'true'\n"
+    ));
+    let name = desk.build("debian");
+    let read = |path: &str| desk.sh(&format!("dpkg-deb --fsys-tarfile {name} | tar -xO ./{path}"));
+    assert_eq!(read("a") + &read("b"), "ab");
+    // Ignored keys are not in the package.
+    let definitions = read("usr/share/holo/users-groups/foo.toml");
+    assert_eq!(
+        definitions,
+        "[[group]]\nif = \"true\"\nname = \"g\"\n\n[[user]]\nname = \"u\"\n\n[[user]]\nname = \"v\"\n"
     );
 }
 

@@ -97,6 +97,12 @@ pub fn check_definitions(text: &str) -> Vec<DefinitionFinding> {
     errors.chain(warnings).collect()
 }
 
+/// Returns true if definitions in this table, `user` or `group`, have this key.
+#[must_use]
+pub fn has_key(table: &str, key: &str) -> bool {
+    is_common(key) || Kind::ALL.into_iter().any(|kind| kind.word() == table && key_of(kind, key).is_some())
+}
+
 fn read(text: &[u8], received: Option<&dyn Received>) -> Document {
     let mut reader = Reader { text, received, document: Document::default() };
     match std::str::from_utf8(text) {

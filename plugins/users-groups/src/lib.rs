@@ -25,7 +25,7 @@ mod stack;
 mod state;
 mod state_file;
 
-pub use document::{DefinitionFinding, check_definitions};
+pub use document::{DefinitionFinding, check_definitions, has_key};
 
 /// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
