@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -223,13 +223,25 @@ impl Check<'_> {
         let root = format!("{}/{RESOURCES}", self.root.path().display());
         let sources = events.iter().filter_map(|event| event["sources"].as_array()).flatten().filter_map(Value::as_str);
         let read: BTreeSet<&str> = sources.filter_map(|source| source.strip_prefix(&*root)).collect();
+        let is_definition = |rest: &str| !rest.contains('/') && DEFINITIONS.iter().any(|suffix| rest.ends_with(suffix));
+        let texts = self.resources().filter_map(|(below, node)| match &node.kind {
+            Kind::File { content, .. } => {
+                let (plugin, _) = below.split_once('/').filter(|(_, rest)| is_definition(rest))?;
+                let mut text = String::new();
+                self.package.contents.reader(content).read_to_string(&mut text).ok()?;
+                Some((plugin.to_owned(), text))
+            }
+            _ => None,
+        });
+        let texts: Vec<(String, String)> = texts.collect();
         let mut unread = Vec::new();
         for (below, _) in self.resources() {
             let (plugin, rest) = below.split_once('/').unwrap_or_default();
-            let is_definition = !rest.contains('/') && DEFINITIONS.iter().any(|suffix| rest.ends_with(suffix));
             let is_judged = READ_ALL.contains(&plugin) && plugins.iter().any(|installed| installed == plugin);
             let is_reported = self.findings.iter().any(|finding| finding.text.contains(&format!("/{below}: ")));
-            if is_judged && !is_definition && !is_reported && !read.contains(below) {
+            // A definition of files can name the file with a content.
+            let is_named = || texts.iter().any(|(of, text)| of == plugin && text.contains(rest));
+            if is_judged && !is_definition(rest) && !is_reported && !read.contains(below) && !is_named() {
                 unread.push((below.to_owned(), format!("the plugin {plugin} does not read this file")));
             }
         }

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     // tar calls it.
     let needs = [Need::Program("xz")];
     trials.push(trial_of("adopted_changes_become_a_package", &needs, adopted_changes_become_a_package));
+    trials.push(trial_of("adopted_files_of_all_kinds_become_a_package", &needs, adopted_files_of_all_kinds));
     trials
 }
 
@@ -210,4 +211,29 @@ fn adopted_changes_become_a_package() {
     let checked = desk.root.holo(&["check"]);
     assert!(checked.success(), "{checked}");
     assert_eq!(desk.root.read("etc/conf"), "one\ntwo, changed\nthree\n");
+}
+
+fn adopted_files_of_all_kinds() {
+    let desk = desk("");
+    desk.root.write("etc/holorc", "plugin files\n");
+    desk.root.write("usr/share/holo/files/10-x/etc/conf", "stock\n");
+    desk.root.write("etc/conf", "stock\n");
+    desk.sh("mkdir -p srv usr/local/bin; printf 'a\\0\\377\\n' >etc/conf; printf '\\377tool' >usr/local/bin/my-tool
+        chmod 4755 usr/local/bin/my-tool; echo text >srv/text; chmod 600 srv/text; ln -s ../etc/conf srv/link");
+    let paths = ["/etc/conf", "/usr/local/bin/my-tool", "/srv/text", "/srv/link"];
+    let adopted = desk.root.holo(&[&["adopt", "--package", "web", "--output", "web.toml"][..], &paths].concat());
+    assert!(adopted.success(), "{adopted}");
+    assert_eq!(
+        desk.sh("find web.files -type f | sort"),
+        "web.files/files/90-web/etc/conf\nweb.files/files/adopted-usr-local-bin-my_-tool.content\n"
+    );
+    let built = desk.run(&["--format", "pacman", "web.toml"]);
+    assert!(built.success() && built.stderr.is_empty(), "{built}");
+    // On another machine, the package installs the same files.
+    let state = "stat -c '%a %N' etc/conf usr/local/bin/* srv/*; md5sum etc/conf usr/local/bin/* srv/text";
+    let before = desk.sh(state);
+    desk.sh("echo stock >etc/conf; rm -r usr/local srv; tar -xf web-1.0-1-any.pkg.tar.xz --exclude '.*'");
+    let applied = desk.root.holo(&["apply"]);
+    assert!(applied.success(), "{applied}");
+    assert_eq!(desk.sh(state), before);
 }

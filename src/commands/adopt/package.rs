@@ -1,20 +1,24 @@
 //! `holo adopt --package`: a description for holo-build that installs the resource files as a package.
 
+use super::definitions;
 use super::write::{LOCAL, Plan, Step};
 use crate::error::FatalError;
 use crate::report::Adopted;
 use bstr::ByteSlice;
 use holo_definitions::values::quoted;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+/// The parent of the resource directories of packages.
+const INSTALLED: &str = "/usr/share/holo";
 /// The beginning of the names of definition files.
 const DEFINITIONS: &str = "adopted";
 
-/// Writes the description to a new file. Returns what was adopted.
+/// Writes the description to a new file. Contents that it cannot contain become files in a directory next to it.
+/// Returns what was adopted.
 pub(super) fn describe(plan: Plan, name: &str, output: &Path) -> Result<Vec<Adopted>, FatalError> {
     if plan.is_empty() {
         return Ok(Vec::new());
@@ -23,51 +27,84 @@ pub(super) fn describe(plan: Plan, name: &str, output: &Path) -> Result<Vec<Adop
     let host = host.nodename().to_str().ok().filter(|host| !host.is_empty() && !host.contains(['<', '>', ' ']));
     let author = quoted(&format!("root <root@{}>", host.unwrap_or("localhost")));
     let mut text = format!("[package]\nname = {}\nversion = \"1.0\"\nauthor = {author}\n", quoted(name));
+    // In a relative path that is not UTF-8, the name of the package stands in for that of the description.
+    let directory = output.file_stem().and_then(OsStr::to_str).unwrap_or(name);
+    let directory = PathBuf::from(format!("{directory}.files"));
+    let mut contents = Vec::new();
     for (path, step) in plan.steps() {
         let failed = |error| FatalError::io("describe", path, error);
-        text += &table(&installed(path.strip_prefix(plan.root()).unwrap_or(path), name), step).map_err(failed)?;
+        let to = installed(path.strip_prefix(plan.root()).unwrap_or(path), name);
+        text += &table(&to, &directory, step, &mut contents).map_err(failed)?;
     }
     let failed = |error| FatalError::io("write", output, error);
     let mut file = File::create_new(output).map_err(failed)?;
+    for (below, content) in contents {
+        let path = output.with_file_name(below);
+        write_new(&path, &content).map_err(|error| FatalError::io("write", &path, error))?;
+    }
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     let written = plan.into_adopted().into_iter();
     Ok(written.map(|adopted| Adopted { written: vec![output.to_owned()], ..adopted }).collect())
 }
 
+/// Writes a new file, whose content may be a secret.
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Returns the reason why a description cannot contain a file, if there is one.
+pub(super) fn hindrance(below: &Path, made: &Path) -> Option<&'static str> {
+    let target = fs::read_link(made).unwrap_or_default();
+    match (below.to_str(), target.to_str()) {
+        (None, _) => Some("a path of its resource files is not UTF-8"),
+        (_, None) => Some("the target of a symlink is not UTF-8"),
+        _ => None,
+    }
+}
+
 /// Returns the path at which a package installs a resource file. The name of the package replaces that of local
-/// changes, so that two packages do not contain the same file.
+/// changes, so that two packages do not contain the same file. Definitions refer to other files by their names.
 fn installed(below: &Path, name: &str) -> PathBuf {
-    let mut path = PathBuf::from("/usr/share/holo");
+    let mut path = PathBuf::from(INSTALLED);
     for (depth, part) in below.components().enumerate() {
-        let text = part.as_os_str().to_str();
-        match text.and_then(|text| Some((text, text.strip_prefix(DEFINITIONS)?))) {
-            _ if depth == 1 && part == Component::Normal(LOCAL.as_ref()) => path.push(format!("90-{name}")),
-            Some((_, rest)) if depth == 1 => path.push(format!("90-{name}{rest}")),
-            _ => path.push(part),
+        let definitions = part.as_os_str().to_str().filter(|text| depth == 1 && definitions::is_file_name(text));
+        match definitions.and_then(|text| text.strip_prefix(DEFINITIONS)) {
+            Some(rest) => path.push(format!("90-{name}{rest}")),
+            None if depth == 1 && part == Component::Normal(LOCAL.as_ref()) => path.push(format!("90-{name}")),
+            None => path.push(part),
         }
     }
     path
 }
 
-/// Returns the table of a file.
-fn table(path: &Path, step: &Step) -> io::Result<String> {
-    let not_utf8 = || io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8, so a description cannot contain it");
-    let shown = quoted(path.as_os_str().as_bytes().to_str().map_err(|_| not_utf8())?);
+/// Returns the table of a file. A content that is not UTF-8 is added to `contents`, with its path below `directory`.
+fn table(path: &Path, directory: &Path, step: &Step, contents: &mut Vec<(PathBuf, Vec<u8>)>) -> io::Result<String> {
+    let shown = quoted(&path.to_string_lossy());
     let (content, mode) = match step {
         Step::Remove => return Ok(String::new()),
         Step::Write(content) => (content.clone(), 0o644),
         Step::Copy(made) => {
             let metadata = made.symlink_metadata()?;
             if metadata.is_symlink() {
-                let target = fs::read_link(made)?;
-                let target = quoted(target.as_os_str().as_bytes().to_str().map_err(|_| not_utf8())?);
+                let target = quoted(&fs::read_link(made)?.to_string_lossy());
                 return Ok(format!("\n[[symlink]]\npath = {shown}\ntarget = {target}\n"));
             }
-            (fs::read(made)?, metadata.permissions().mode() & 0o777)
+            (fs::read(made)?, metadata.permissions().mode() & 0o7777)
         }
     };
-    let content = multi_line(content.to_str().map_err(|_| not_utf8())?);
-    Ok(format!("\n[[file]]\npath = {shown}\nmode = \"{mode:04o}\"\nraw = true\ncontent = {content}\n"))
+    let mut table = format!("\n[[file]]\npath = {shown}\nmode = \"{mode:04o}\"\n");
+    match content.to_str() {
+        Ok(text) => table += &format!("raw = true\ncontent = {}\n", multi_line(text)),
+        Err(_) => {
+            let below = directory.join(path.strip_prefix(INSTALLED).unwrap_or(path));
+            table += &format!("contentFrom = {}\n", quoted(&below.to_string_lossy()));
+            contents.push((below, content));
+        }
+    }
+    Ok(table)
 }
 
 /// Returns a text as a TOML string with line breaks.
@@ -102,6 +139,7 @@ mod tests {
             ("files/90-local/etc/90-local", "files/90-x/etc/90-local"),
             ("packages/adopted-web.toml", "packages/90-x-web.toml"),
             ("services/adopted.toml", "services/90-x.toml"),
+            ("files/adopted-etc-x.content", "files/adopted-etc-x.content"),
             ("files/10-y/adopted", "files/10-y/adopted"),
         ] {
             assert_eq!(installed(Path::new(below), "x"), Path::new("/usr/share/holo").join(expected));

@@ -100,6 +100,10 @@ impl Plan {
         let mut adopted = request.to_adopted(&resources.plugin);
         let mut steps = BTreeMap::new();
         for (below, made) in &resources.files {
+            if let Some(reason) = super::package::hindrance(below, made).filter(|_| self.is_package) {
+                reporter.error(format!("cannot adopt {}: {reason}, so a description cannot contain it", request.id));
+                return Ok(false);
+            }
             let path = directory.join(below);
             let is_removal = made.symlink_metadata().is_ok_and(|made| made.is_file() && made.len() == 0);
             let exists = !self.is_package && path.symlink_metadata().is_ok();
