@@ -64,12 +64,18 @@ fn shown(Relation { name, constraint }: &Relation) -> String {
 fn install(package: &Package) -> String {
     let mut install = String::new();
     if !package.setup.is_empty() {
-        install += &format!("post_install() {{\n{}}}\npost_upgrade() {{\npost_install\n}}\n", package.setup);
+        install += &format!("post_install() {{\n{}}}\npost_upgrade() {{\npost_install\n}}\n", body(&package.setup));
     }
     if !package.cleanup.is_empty() {
-        install += &format!("post_remove() {{\n{}}}\n", package.cleanup);
+        install += &format!("post_remove() {{\n{}}}\n", body(&package.cleanup));
     }
     install
+}
+
+/// Returns a script as the body of a function, which needs a command.
+fn body(script: &str) -> String {
+    let has_command = script.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    format!("{}{script}", if has_command { "" } else { ":\n" })
 }
 
 /// Returns the compressed list of files with their attributes.

@@ -8,6 +8,9 @@ use std::fmt::Display;
 /// The maximum length of the name of a file.
 const NAME_MAX: usize = 255;
 
+/// The maximum length of a path or the target of a symlink, for the system and thus for every package manager.
+const PATH_MAX: usize = 4095;
+
 /// An invalid value; the text follows "KEY: ".
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -28,6 +31,9 @@ pub(super) fn path(text: &str) -> Result<String, ValueError> {
     if text.split('/').any(|part| part.len() > NAME_MAX) {
         return invalid(format!("{text:?} contains a name of more than {NAME_MAX} bytes"));
     }
+    if text.len() > PATH_MAX {
+        return invalid(format!("has {} bytes; at most {PATH_MAX} are possible", text.len()));
+    }
     let error = values::target("path", text).err();
     match error.map(|error| error.to_string()) {
         Some(error) => invalid(error.strip_prefix("path: ").unwrap_or(&error)),
@@ -39,6 +45,7 @@ pub(super) fn path(text: &str) -> Result<String, ValueError> {
 pub(super) fn symlink_target(text: &str) -> Result<String, ValueError> {
     match text {
         "" => invalid("is empty"),
+        _ if text.len() > PATH_MAX => invalid(format!("has {} bytes; at most {PATH_MAX} are possible", text.len())),
         _ if text.contains(char::is_control) => invalid(format!("{text:?} contains control characters")),
         _ => Ok(text.to_owned()),
     }

@@ -5,6 +5,8 @@ use std::io;
 
 /// The size of an index entry, and of the region trailer, which looks like one.
 const ENTRY: usize = 16;
+/// The size of the values that rpm reads at most.
+const DATA_MAX: usize = 0x0fff_ffff;
 /// The type of binary data.
 const BINARY: u32 = 7;
 
@@ -89,6 +91,9 @@ impl Header {
         let first = entry(region, BINARY, number(data.len())?, number(ENTRY)?);
         // Its offset is that of the first entry, counted backwards.
         data.extend(entry(region, BINARY, size.wrapping_neg(), number(ENTRY)?));
+        if data.len() > DATA_MAX {
+            return Err(io::Error::other("the format has no room for attributes and file names of 256 MiB"));
+        }
         let mut bytes = vec![0x8e, 0xad, 0xe8, 0x01, 0, 0, 0, 0];
         bytes.extend(entries.to_be_bytes());
         bytes.extend(number(data.len())?.to_be_bytes());
@@ -131,5 +136,14 @@ mod tests {
             &[0, 0, 0, 63, 0, 0, 0, 7, 0xff, 0xff, 0xff, 0xd0, 0, 0, 0, 16],
         ];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn headers_that_rpm_does_not_read_are_errors() {
+        let mut header = Header::default();
+        header.set(1000, Value::Binary(vec![0; DATA_MAX - ENTRY]));
+        assert!(header.to_bytes(63).is_ok());
+        header.set(1000, Value::Binary(vec![0; DATA_MAX - ENTRY + 1]));
+        assert!(header.to_bytes(63).is_err());
     }
 }

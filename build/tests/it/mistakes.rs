@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         deprecated_keys_are_warnings,
         files_that_cannot_be_read,
         names_that_are_too_long,
+        paths_that_are_too_long,
         random_damage_is_reported_or_builds,
         trees_that_cannot_be_packaged,
     ]
@@ -308,6 +309,16 @@ fn names_that_are_too_long() {
     let path = format!("/{}", "x".repeat(256));
     let text = format!("[[directory]]\npath = '{path}'\n");
     check(&[(&text, &format!("6: path: {path:?} contains a name of more than 255 bytes"))], "rpm");
+}
+
+fn paths_that_are_too_long() {
+    let path = |length: usize| format!("/{}", "x/".repeat(length / 2 - 1)) + &"x".repeat(length % 2 + 1);
+    let text = format!("[[directory]]\npath = '{}'\n", path(4096));
+    check(&[(&text, "6: path: has 4096 bytes; at most 4095 are possible")], "debian");
+    let text = format!("[[symlink]]\npath = '/x'\ntarget = '{}'\n", path(4096));
+    check(&[(&text, "7: target: has 4096 bytes; at most 4095 are possible")], "rpm");
+    let text = format!("{BASE}[[symlink]]\npath = '{}'\ntarget = '{0}'\n", path(4095));
+    assert!(Desk::new(&text).try_build("rpm").success());
 }
 
 /// Each kind of table.

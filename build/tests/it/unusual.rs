@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("trees_keep_modes_and_give_way_to_tables", &tools, trees_keep_modes_and_give_way_to_tables),
         trial_of("contents_are_unindented_unless_raw", &tools, contents_are_unindented_unless_raw),
         trial_of("owners_by_name_are_set_by_the_setup_script", &tools, owners_by_name_are_set_by_the_setup_script),
+        trial_of("scripts_can_consist_of_comments", &[Need::Program("xz")], scripts_can_consist_of_comments),
         trial_of("resources_imply_dependencies_and_actions", &tools, resources_imply_dependencies_and_actions),
     ]
 }
@@ -89,6 +90,13 @@ fn owners_by_name_are_set_by_the_setup_script() {
     let name = desk.build("rpm");
     let script = desk.must("rpm", &["-qp", "--scripts", &format!("./{name}")]);
     assert!(script.contains("chown joe '/a b'\nchgrp 7 '/a b'\nchmod 4755 '/a b'\nmine\n"), "{script}");
+}
+
+fn scripts_can_consist_of_comments() {
+    let action = |on: &str| format!("[[action]]\non = '{on}'\nscript = '  # later'\n");
+    let desk = Desk::new(&format!("{BASE}{}{}", action("setup"), action("cleanup")));
+    let name = desk.build("pacman");
+    desk.sh(&format!("tar -xOf {name} .INSTALL >install; . ./install; post_install; post_upgrade; post_remove"));
 }
 
 fn resources_imply_dependencies_and_actions() {
