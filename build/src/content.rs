@@ -28,8 +28,8 @@ impl Contents {
         Ok(Contents { file: tempfile::tempfile()?, length: 0 })
     }
 
-    /// Adds a content.
-    pub(crate) fn add(&mut self, reader: &mut dyn Read) -> io::Result<Content> {
+    /// Adds a content. The inner error is that of the reader.
+    pub(crate) fn add(&mut self, reader: &mut dyn Read) -> io::Result<io::Result<Content>> {
         let (mut md5, mut sha256) = (Md5::new(), Sha256::new());
         let offset = self.length;
         let mut buffer = [0; 64 << 10];
@@ -38,7 +38,7 @@ impl Contents {
                 Ok(0) => break,
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Ok(Err(error)),
             };
             let chunk = buffer.get(..count).unwrap_or_default();
             self.file.write_all(chunk)?;
@@ -47,7 +47,7 @@ impl Contents {
             self.length += chunk.len() as u64;
         }
         let size = self.length - offset;
-        Ok(Content { offset, size, md5: md5.finalize().into(), sha256: sha256.finalize().into() })
+        Ok(Ok(Content { offset, size, md5: md5.finalize().into(), sha256: sha256.finalize().into() }))
     }
 
     /// Returns a reader of a content.
@@ -88,10 +88,10 @@ mod tests {
     #[test]
     fn contents_are_read_back_with_their_digests() {
         let mut contents = Contents::new().unwrap();
-        let one = contents.add(&mut &b"one\n"[..]).unwrap();
-        let empty = contents.add(&mut &b""[..]).unwrap();
+        let one = contents.add(&mut &b"one\n"[..]).unwrap().unwrap();
+        let empty = contents.add(&mut &b""[..]).unwrap().unwrap();
         let large = vec![7; 200_000];
-        let two = contents.add(&mut &large[..]).unwrap();
+        let two = contents.add(&mut &large[..]).unwrap().unwrap();
         let read = |content: &Content| {
             let mut bytes = Vec::new();
             contents.reader(content).read_to_end(&mut bytes).unwrap();

@@ -160,7 +160,7 @@ impl Reader<'_> {
             }
             (Some(content), None) => {
                 let content = if table.value.raw { content.clone() } else { values::without_indentation(content) };
-                return self.contents.add(&mut content.as_bytes()).map(Some);
+                return Ok(self.contents.add(&mut content.as_bytes())?.ok());
             }
             (None, Some(from)) => {
                 let path = self.source.directory.join(from);
@@ -169,8 +169,12 @@ impl Reader<'_> {
                     Ok(_) => File::open(&path).map_err(|error| reason(&error)),
                     Err(error) => Err(reason(&error)),
                 };
-                match opened {
-                    Ok(mut file) => return self.contents.add(&mut file).map(Some),
+                let read = match opened {
+                    Ok(mut file) => self.contents.add(&mut file)?.map_err(|error| reason(&error)),
+                    Err(why) => Err(why),
+                };
+                match read {
+                    Ok(content) => return Ok(Some(content)),
                     Err(why) => {
                         let text = format!("contentFrom: read {}: {why}", path.display());
                         self.findings.error(table.line_of("contentFrom"), text);
@@ -288,8 +292,9 @@ impl Reader<'_> {
             None => package.value.name.as_ref().map(|name| format!("{RESOURCES}users-groups/{name}.toml")),
         };
         let Some(path) = path else { return Ok(()) };
-        if values::path(&format!("/{path}")).is_ok() {
-            let content = self.contents.add(&mut definitions.as_bytes())?;
+        if values::path(&format!("/{path}")).is_ok()
+            && let Ok(content) = self.contents.add(&mut definitions.as_bytes())?
+        {
             let kind = Kind::File { content, is_config: false };
             self.add(path, Node { kind, mode: FILE_MODE, ..Node::directory(Origin::Line(line)) });
         }

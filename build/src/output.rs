@@ -117,6 +117,10 @@ impl Package {
         }
         let write = |path: &Path, write: &mut dyn FnMut(&mut File) -> Result<(), BuildError>| {
             let failed = |source| BuildError::Io { path: path.to_owned(), source };
+            // A FIFO, a device or the target of a symlink is not replaced.
+            if path.symlink_metadata().is_ok_and(|existing| !existing.is_file()) {
+                return write(&mut File::create(path).map_err(failed)?);
+            }
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             // As for any file that a program creates, the umask applies.
             let mode = Permissions::from_mode(0o666);

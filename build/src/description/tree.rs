@@ -72,8 +72,12 @@ impl Reader<'_> {
                 Err(error) => return read(&error),
             }
         } else if kind.is_file() {
-            match File::open(entry.path()) {
-                Ok(mut file) => (Kind::File { content: self.contents.add(&mut file)?, is_config: false }, None),
+            let content = match File::open(entry.path()) {
+                Ok(mut file) => self.contents.add(&mut file)?,
+                Err(error) => Err(error),
+            };
+            match content {
+                Ok(content) => (Kind::File { content, is_config: false }, None),
                 Err(error) => return read(&error),
             }
         } else {

@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         deprecated_options_warn,
         existing_files_are_only_overwritten_by_force,
         output_can_be_a_directory_or_a_pipe,
+        only_regular_files_are_replaced,
         description_is_read_from_standard_input,
         packages_are_reproducible,
         failures_of_the_system_exit_with_2,
@@ -86,6 +87,20 @@ fn output_can_be_a_directory_or_a_pipe() {
             [ \"$(stat -c %a {name})\" = \"$(touch plain; stat -c %a plain)\" ]"
         ));
     }
+}
+
+fn only_regular_files_are_replaced() {
+    let desk = Desk::new(BASE);
+    let name = desk.build("rpm");
+    let builder = binaries::built("holo-build");
+    let build = format!("{} --no-check --format rpm", builder.display());
+    desk.sh(&format!(
+        "mkfifo fifo; ln -s target link; ln -s /dev/null null; touch target
+        timeout 60 cat fifo >read & timeout 60 {build} -f -o fifo p.toml; wait; cmp read {name}; [ -p fifo ]
+        {build} -f -o link p.toml; cmp target {name}; [ -L link ]
+        {build} -f -o null p.toml; [ -L null ]; [ -c /dev/null ]
+        ! {build} -o link p.toml; [ -L link ]"
+    ));
 }
 
 fn description_is_read_from_standard_input() {

@@ -297,7 +297,12 @@ fn deprecated_keys_are_warnings() {
 }
 
 fn files_that_cannot_be_read() {
-    for (from, error) in [("nope", "no such file or directory"), ("etc", "it is not a file")] {
+    for (from, error) in [
+        ("nope", "no such file or directory"),
+        ("etc", "it is not a file"),
+        // It is a file, and cannot be read at its beginning.
+        ("/proc/self/mem", "input/output error"),
+    ] {
         let text = format!("[[file]]\npath = '/x'\ncontentFrom = '{from}'\n");
         check(&[(&text, &format!("7: contentFrom: read {from}: {error}"))], "rpm");
     }
