@@ -3,15 +3,15 @@
 use crate::format::Format;
 use clap::Parser;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Builds a package from a description
 #[derive(Debug, Parser)]
 #[command(name = "holo-build", version)]
 pub(crate) struct Cli {
-    /// The description of the package [default: standard input]
+    /// The description of the package; - is standard input [default: -]
     #[arg(value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    file: Option<PathBuf>,
     /// The format of the package [default: that of this distribution]
     #[arg(long, value_name = "FORMAT", value_enum, overrides_with_all = ["debian", "pacman", "rpm"])]
     format: Option<Format>,
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Only print the name of the package file
-    #[arg(long, conflicts_with_all = ["output", "check"])]
+    #[arg(long, conflicts_with = "check")]
     pub(crate) suggest_filename: bool,
     /// Has no effect: every package is reproducible
     #[arg(long)]
@@ -45,18 +45,23 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Returns the requested format.
-    pub(crate) fn format(&self) -> Option<Format> {
-        self.format.or_else(|| self.deprecated().map(|(format, _)| format))
+    /// Returns the path of the description; `None` for standard input.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|file| *file != Path::new("-"))
     }
 
-    /// Returns the format that was requested by a deprecated option, with the name of that.
-    pub(crate) fn deprecated(&self) -> Option<(Format, &'static str)> {
+    /// Returns the requested format.
+    pub(crate) fn format(&self) -> Option<Format> {
+        self.format.or_else(|| self.deprecated().map(|(format, _)| format).next())
+    }
+
+    /// Returns the formats that were requested by deprecated options, with the names of these.
+    pub(crate) fn deprecated(&self) -> impl Iterator<Item = (Format, &'static str)> {
         let options = [
             (self.debian, Format::Debian, "debian"),
             (self.pacman, Format::Pacman, "pacman"),
             (self.rpm, Format::Rpm, "rpm"),
         ];
-        options.into_iter().find(|(is_set, ..)| *is_set).map(|(_, format, name)| (format, name))
+        options.into_iter().filter(|(is_set, ..)| *is_set).map(|(_, format, name)| (format, name))
     }
 }

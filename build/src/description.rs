@@ -139,6 +139,11 @@ impl Reader<'_> {
             let owner = self.account(&table, "owner", table.value.owner.as_ref());
             let group = self.account(&table, "group", table.value.group.as_ref());
             let content = self.content(&table)?;
+            let is_lost = table.value.config && path.as_ref().is_some_and(|path| path.ends_with(' '));
+            if is_lost && self.source.format == Format::Debian {
+                let text = "config: dpkg knows no configuration files whose paths end with a blank";
+                self.findings.error(table.line_of("config"), text);
+            }
             let line = table.line_of("content");
             if let (Some(path), Some(content)) = (path, content) {
                 let kind = Kind::File { content, is_config: table.value.config };

@@ -78,13 +78,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn build(cli: &Cli) -> Result<ExitCode, Failure> {
-    if let Some((_, option)) = cli.deprecated() {
+    for (_, option) in cli.deprecated() {
         show("!!", &format!("--{option} is deprecated - use \"--format {option}\" instead"));
     }
     let root = env::var_os("HOLO_ROOT_DIR").filter(|root| !root.is_empty()).map_or("/".into(), PathBuf::from);
     let format = cli.format().or_else(|| Format::of_system(&root)).ok_or(Failure::NoFormat)?;
     let (name, text) = description(cli)?;
-    let directory = cli.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let directory = cli.file().and_then(Path::parent).unwrap_or(Path::new(""));
     let time = time()?;
     let source = Source { name: &name, text: &text, directory, format, root: &root, time };
     let (package, findings) = source.read().map_err(Failure::Contents)?;
@@ -114,7 +114,7 @@ fn build(cli: &Cli) -> Result<ExitCode, Failure> {
 /// Reads the description, and returns it with its name in messages.
 fn description(cli: &Cli) -> Result<(String, Vec<u8>), Failure> {
     let mut text = Vec::new();
-    let (name, read) = match &cli.file {
+    let (name, read) = match cli.file() {
         Some(path) => (path.display().to_string(), std::fs::read(path).map(|content| text = content)),
         None => ("stdin".to_owned(), io::stdin().read_to_end(&mut text).map(drop)),
     };

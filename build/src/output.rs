@@ -115,6 +115,9 @@ impl Package {
                 return Err(BuildError::Exists(path.to_owned()));
             }
         }
+        if signature.is_some() && path.metadata().is_ok_and(|existing| !existing.is_file()) {
+            return Err(BuildError::NoFileToSign);
+        }
         let write = |path: &Path, write: &mut dyn FnMut(&mut File) -> Result<(), BuildError>| {
             let failed = |source| BuildError::Io { path: path.to_owned(), source };
             // A FIFO, a device or the target of a symlink is not replaced.

@@ -33,6 +33,9 @@ fn name_is_suggested_for_each_format() {
         let run = desk.run(&["--format", format, "--suggest-filename", "p.toml"]);
         assert!(run.success() && run.stdout == format!("{name}\n") && run.stderr.is_empty(), "{run}");
         assert!(!desk.root.exists(name));
+        // As in the original, --output has no effect.
+        let run = desk.run(&["-o", "x", "--format", format, "--suggest-filename", "p.toml"]);
+        assert!(run.success() && run.stdout == format!("{name}\n") && run.stderr.is_empty(), "{run}");
     }
 }
 
@@ -56,6 +59,9 @@ fn deprecated_options_warn() {
         let warning = format!("!! --{format} is deprecated - use \"--format {format}\" instead\n");
         assert!(run.success() && run.stdout == format!("{name}\n") && run.stderr == warning, "{run}");
     }
+    let both = desk.run(&["--debian", "--rpm", "--suggest-filename", "p.toml"]);
+    let warning = |option: &str| format!("!! --{option} is deprecated - use \"--format {option}\" instead\n");
+    assert!(both.success() && both.stderr == warning("debian") + &warning("rpm"), "{both}");
 }
 
 fn existing_files_are_only_overwritten_by_force() {
@@ -108,7 +114,10 @@ fn description_is_read_from_standard_input() {
     desk.root.write("etc/x", "content\n");
     let builder = binaries::built("holo-build");
     let builder = builder.display();
-    desk.sh(&format!("{builder} --no-check --format rpm <p.toml; [ -s foo-1.0-1.noarch.rpm ]"));
+    desk.sh(&format!(
+        "{builder} --no-check --format rpm <p.toml; [ -s foo-1.0-1.noarch.rpm ]
+        {builder} --no-check --format rpm -f - <p.toml"
+    ));
     let error = desk.sh(&format!("echo x | {builder} --format rpm 2>&1 && false || echo $?"));
     assert_eq!(error, "!! stdin:1: expected KEY = VALUE or [[TABLE]]\n1\n");
 }

@@ -54,6 +54,9 @@ fn pacman_packages_have_a_signature() {
     let refused = sign(&["-o", "other.xz"]);
     assert!(refused.success(), "{refused}");
     desk.sh("rm other.xz");
+    desk.sh("mkfifo fifo");
+    let error = "!! the signature of a package for pacman is a second file; name the first one with --output\n";
+    assert_eq!(sign(&["-f", "-o", "fifo"]).stderr, error);
     assert_eq!(sign(&["-o", "other.xz"]).stderr, "!! other.xz.sig exists already; --force overwrites it\n");
     desk.sh("gpgconf --kill all");
 }
