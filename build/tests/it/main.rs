@@ -8,6 +8,7 @@
 
 mod check;
 mod command_line;
+mod golden;
 mod manual;
 mod mistakes;
 mod random_packages;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("check", check::trials()),
         ("command_line", command_line::trials()),
+        ("golden", golden::trials()),
         ("manual", manual::trials()),
         ("mistakes", mistakes::trials()),
         ("random_packages", random_packages::trials()),

@@ -184,18 +184,21 @@ fn repository_of_pacman() {
 
 fn owners_of_the_description() {
     let desk = Desk::new(&format!(
-        "{BASE}[[file]]\npath = '/opt/foo'\ncontent = 'x'\nmode = '4755'\nowner = 1234\ngroup = 'daemon'\n"
+        "{BASE}[[file]]\npath = '/opt/foo'\ncontent = 'x'\nmode = '4755'\nowner = 1234\ngroup = 'daemon'\n\
+         [[file]]\npath = '/opt/bar'\ncontent = 'x'\nowner = 1234\ngroup = 5\n"
     ));
-    for (format, install) in
-        [("debian", "dpkg --install"), ("rpm", "rpm --install"), ("pacman", "pacman -U --noconfirm")]
-    {
+    // pacman compares with the packed group, as its format has no other.
+    for (format, install, verify, expected) in [
+        ("debian", "dpkg --install", "dpkg --verify foo", ""),
+        ("rpm", "rpm --install", "rpm -V foo", ""),
+        ("pacman", "pacman -U --noconfirm", "! pacman -Qkkq foo 2>/dev/null", "foo /opt/foo\n"),
+    ] {
         let package = desk.build(format);
         let system = Overlay::with(&[desk.root.path()]);
         set_up_pacman(&system);
         system.must(&format!("{install} {}", desk.root.path().join(package).display()));
-        assert_eq!(system.must("stat -c '%a %u %G' /opt/foo"), "4755 1234 daemon\n", "{format}");
-        if format == "rpm" {
-            system.must("rpm -V foo");
-        }
+        let owners = system.must("stat -c '%a %u %G' /opt/foo; stat -c '%a %u %g' /opt/bar");
+        assert_eq!(owners, "4755 1234 daemon\n644 1234 5\n", "{format}");
+        assert_eq!(system.must(verify), expected, "{format}");
     }
 }
