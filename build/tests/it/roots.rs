@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("guide_works_on_debian", &need(&["apt-get", "dpkg"]), guide_works_on_debian),
         trial_of("guide_works_with_dnf", &need(&["dnf", "rpm"]), guide_works_with_dnf),
         trial_of("guide_works_with_pacman", &need(&["pacman"]), guide_works_with_pacman),
+        trial_of("guide_adopts_changes", &need(&["dpkg"]), guide_adopts_changes),
         trial_of("repository_of_apt_resolves_dependencies", &need(&["apt-get", "apt-ftparchive"]), repository_of_apt),
         trial_of("repository_of_dnf_resolves_dependencies", &need(&["dnf", "createrepo_c"]), repository_of_dnf),
         trial_of("repository_of_pacman_resolves_dependencies", &need(&["pacman", "repo-add"]), repository_of_pacman),
@@ -95,6 +96,12 @@ fn guide_works_on_debian() {
     system.must("dpkg --install /srv/holo_*.deb");
     follow(&system, "Debian");
     assert!(!system.exists("/usr/share/holo/files/50-site/etc/motd"));
+}
+
+fn guide_adopts_changes() {
+    let system = system("debian");
+    system.must("mkdir -p /srv/site; dpkg --install /srv/holo_*.deb");
+    follow(&system, "From a machine that was set up by hand");
 }
 
 /// Makes dnf use no repository, as the machine's distribution has none for it.
