@@ -38,11 +38,16 @@ pub(super) fn describe(plan: Plan, name: &str, output: &Path) -> Result<Vec<Adop
     }
     let failed = |error| FatalError::io("write", output, error);
     let mut file = File::create_new(output).map_err(failed)?;
-    for (below, content) in contents {
+    let written = contents.iter().try_for_each(|(below, content)| {
         let path = output.with_file_name(below);
-        write_new(&path, &content).map_err(|error| FatalError::io("write", &path, error))?;
+        write_new(&path, content).map_err(|error| FatalError::io("write", &path, error))
+    });
+    let written = written.and_then(|()| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed));
+    if written.is_err() {
+        // A partial description would be in the way of the next run.
+        let _ = fs::remove_file(output);
     }
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    written?;
     let written = plan.into_adopted().into_iter();
     Ok(written.map(|adopted| Adopted { written: vec![output.to_owned()], ..adopted }).collect())
 }
@@ -124,6 +129,7 @@ fn multi_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn texts_are_read_back() {
@@ -131,6 +137,35 @@ mod tests {
             let table: toml::Table = format!("x = {}", multi_line(text)).parse().unwrap();
             assert_eq!(table["x"].as_str(), Some(text), "{}", multi_line(text));
         }
+    }
+
+    #[test]
+    fn contents_that_are_no_text_are_separate_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = directory.path().join("made");
+        fs::write(&made, b"\xff").unwrap();
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o4750)).unwrap();
+        let mut contents = Vec::new();
+        let path = Path::new("/usr/share/holo/files/90-x/a");
+        let text = table(path, Path::new("web.files"), &Step::Copy(made), &mut contents).unwrap();
+        let expected = "\n[[file]]\npath = \"/usr/share/holo/files/90-x/a\"\nmode = \"4750\"\n\
+                        contentFrom = \"web.files/files/90-x/a\"\n";
+        assert_eq!(text, expected);
+        assert_eq!(contents, [(PathBuf::from("web.files/files/90-x/a"), b"\xff".to_vec())]);
+    }
+
+    #[test]
+    fn paths_and_targets_have_to_be_utf8() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = |target: &[u8]| {
+            let link = directory.path().join(format!("{}", target.len()));
+            std::os::unix::fs::symlink(OsStr::from_bytes(target), &link).unwrap();
+            link
+        };
+        assert_eq!(hindrance(Path::new("a"), &link(b"b")), None);
+        assert_eq!(hindrance(Path::new("a"), Path::new("/nonexistent")), None);
+        assert!(hindrance(Path::new("a"), &link(b"\xff\xff")).is_some());
+        assert!(hindrance(Path::new(OsStr::from_bytes(b"\xff")), Path::new("/nonexistent")).is_some());
     }
 
     #[test]
