@@ -60,16 +60,6 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns the reason why a description cannot contain a file, if there is one.
-pub(super) fn hindrance(below: &Path, made: &Path) -> Option<&'static str> {
-    let target = fs::read_link(made).unwrap_or_default();
-    match (below.to_str(), target.to_str()) {
-        (None, _) => Some("a path of its resource files is not UTF-8"),
-        (_, None) => Some("the target of a symlink is not UTF-8"),
-        _ => None,
-    }
-}
-
 /// Returns the path at which a package installs a resource file. The name of the package replaces that of local
 /// changes, so that two packages do not contain the same file. Definitions refer to other files by their names.
 fn installed(below: &Path, name: &str) -> PathBuf {
@@ -129,7 +119,6 @@ fn multi_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn texts_are_read_back() {
@@ -152,20 +141,6 @@ mod tests {
                         contentFrom = \"web.files/files/90-x/a\"\n";
         assert_eq!(text, expected);
         assert_eq!(contents, [(PathBuf::from("web.files/files/90-x/a"), b"\xff".to_vec())]);
-    }
-
-    #[test]
-    fn paths_and_targets_have_to_be_utf8() {
-        let directory = tempfile::tempdir().unwrap();
-        let link = |target: &[u8]| {
-            let link = directory.path().join(format!("{}", target.len()));
-            std::os::unix::fs::symlink(OsStr::from_bytes(target), &link).unwrap();
-            link
-        };
-        assert_eq!(hindrance(Path::new("a"), &link(b"b")), None);
-        assert_eq!(hindrance(Path::new("a"), Path::new("/nonexistent")), None);
-        assert!(hindrance(Path::new("a"), &link(b"\xff\xff")).is_some());
-        assert!(hindrance(Path::new(OsStr::from_bytes(b"\xff")), Path::new("/nonexistent")).is_some());
     }
 
     #[test]

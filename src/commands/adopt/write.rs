@@ -100,7 +100,7 @@ impl Plan {
         let mut adopted = request.to_adopted(&resources.plugin);
         let mut steps = BTreeMap::new();
         for (below, made) in &resources.files {
-            if let Some(reason) = super::package::hindrance(below, made).filter(|_| self.is_package) {
+            if let Some(reason) = hindrance(below, made).filter(|_| self.is_package) {
                 reporter.error(format!("cannot adopt {}: {reason}, so a description cannot contain it", request.id));
                 return Ok(false);
             }
@@ -376,5 +376,35 @@ fn remove_all(directory: &Path) -> Result<(), FatalError> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FatalError::io("remove", directory, error)),
         _ => Ok(()),
+    }
+}
+
+/// Returns the reason why a description cannot contain a file, if there is one.
+fn hindrance(below: &Path, made: &Path) -> Option<&'static str> {
+    let target = fs::read_link(made).unwrap_or_default();
+    match (below.to_str(), target.to_str()) {
+        (None, _) => Some("a path of its resource files is not UTF-8"),
+        (_, None) => Some("the target of a symlink is not UTF-8"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn paths_and_targets_have_to_be_utf8() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = |target: &[u8]| {
+            let link = directory.path().join(format!("{}", target.len()));
+            symlink(OsStr::from_bytes(target), &link).unwrap();
+            link
+        };
+        assert_eq!(hindrance(Path::new("a"), &link(b"b")), None);
+        assert_eq!(hindrance(Path::new("a"), Path::new("/nonexistent")), None);
+        assert!(hindrance(Path::new("a"), &link(b"\xff\xff")).is_some());
+        assert!(hindrance(Path::new(OsStr::from_bytes(b"\xff")), Path::new("/nonexistent")).is_some());
     }
 }
