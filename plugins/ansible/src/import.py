@@ -38,10 +38,12 @@ IGNORED = ["name", "tags", "run_once", "diff", "any_errors_fatal", "throttle", "
 MAGIC = ["hostvars", "groups", "group_names", "play_hosts", "ansible_play_hosts", "ansible_play_batch", "inventory_dir",
          "inventory_file", "playbook_dir", "role_name", "ansible_role_name", "ansible_parent_role_names", "ansible_search_path",
          "inventory_hostname_short", "ansible_host", "ansible_user", "ansible_ssh_user", "ansible_connection", "ansible_version",
-         "ansible_run_tags", "ansible_loop", "ansible_index_var", "playbook_name"]
+         "ansible_run_tags", "ansible_loop", "ansible_index_var", "playbook_name", "vars"]
 # Conditions whose result a task can change.
 CHANGEABLE = re.compile(r"\b(exists|file|directory|link|link_exists|mount|same_file)\b")
 LOOKUPS = ["dict", "env", "file", "first_found", "flattened", "vars"]
+# Names in expressions whose values depend on the machine or on the time.
+CHANGING = ["inventory_hostname", "role_path", "now", "lookup:?", "lookup:env", "lookup:file", "lookup:first_found", "lookup:vars"]
 LOOPS = {
     "loop": "%s",
     "with_list": "%s",
@@ -82,6 +84,8 @@ class Importer:
         self.conflicting = set()
         self.owners = {}
         self.plays = 0
+        # Those of the first play.
+        self.hosts = None
         self.quote = quote
         # The number of includes whose condition was evaluated before.
         self.kept = 0
@@ -232,20 +236,33 @@ class Importer:
         if not isinstance(plays, list) or not all(isinstance(play, dict) for play in plays):
             raise Unsupported("it is not a list of plays")
         for play in plays:
-            if "import_playbook" in play:
-                self.add_playbook(os.path.join(folder, play["import_playbook"]))
+            name = play.get("ansible.builtin.import_playbook", play.get("import_playbook"))
+            if name is not None:
+                if {"when", "vars"} & set(play) or is_never(play) or has_template(str(name)):
+                    self.add_todo(play, "import_playbook: with when, vars, the tag never or an expression has no counterpart")
+                else:
+                    self.add_playbook(os.path.join(folder, name))
                 continue
             self.plays += 1
+            self.hosts = self.hosts or play.get("hosts")
+            if play.get("hosts") not in (self.hosts, "all"):
+                self.add_todo({"hosts": play.get("hosts")}, "the next tasks are for other machines than those before")
+            for key in [key for key in play if key not in PLAY]:
+                self.add_todo({key: play[key]}, "%s: of a play has no counterpart" % key)
             self.add_variables(play.get("vars") or {}, self.plays)
-            for file in play.get("vars_files") or []:
-                self.add_variables(self.read(os.path.join(folder, file), {}), self.plays)
+            for file in host.as_list(play.get("vars_files")):
+                try:
+                    path = os.path.join(folder, self.now(file))
+                    self.add_variables(self.read(path) or {}, self.plays)
+                except (Unsupported, OSError, TypeError) as error:
+                    self.add_todo({"vars_files": [file]}, error)
             self.unknown.update(one["name"] for one in play.get("vars_prompt") or [])
             inherited = self.passed_on({key: value for key, value in play.items() if key != "vars"})
             context = {"role": folder, "folder": folder, "inherited": inherited}
             # Those of roles come first.
             self.play_handlers = [(handler, context) for handler in play.get("handlers") or []]
             self.volatile.update(self.assigned([play.get(key) for key in ("pre_tasks", "tasks", "post_tasks", "handlers")], folder))
-            self.gathers_facts |= play.get("gather_facts", True) is not False
+            self.gathers_facts |= "gather_facts" not in play or self.truth(play, "gather_facts") is not False
             self.add_tasks(play.get("pre_tasks") or [], context)
             self.add_handlers()
             self.add_listed_roles(play.get("roles") or [], os.path.join(folder, "roles", "x"), context)
@@ -269,8 +286,9 @@ class Importer:
     def with_inherited(self, task, context):
         """Returns a task or role with the keywords of its blocks, includes and play."""
         inherited = dict(context.get("inherited") or {})
-        if "when" in inherited and "when" in task:
-            task["when"] = host.as_list(inherited["when"]) + host.as_list(task["when"])
+        for key in ("when", "tags"):
+            if key in inherited and key in task:
+                task[key] = host.as_list(inherited[key]) + host.as_list(task[key])
         for key in ("vars", "environment"):
             if key in inherited and isinstance(inherited[key], dict) and isinstance(task.get(key, {}), dict):
                 task[key] = dict(inherited[key], **(task.get(key) or {}))
@@ -278,10 +296,10 @@ class Importer:
 
     def add_task(self, task, context):
         task = self.with_inherited(task, context)
-        if "never" in host.as_list(task.get("tags")):
-            raise Unsupported("the tag never has no counterpart")
         if "block" in task:
             return self.add_block(task, context)
+        if is_never(task):
+            raise Unsupported("the tag never has no counterpart")
         module = self.module_of(task)
         short = module[len("ansible.builtin.") :] if module.startswith("ansible.builtin.") else module
         if short in ("include_tasks", "include_role", "include"):
@@ -315,21 +333,36 @@ class Importer:
             self.write("%s: condition" % (task.get("name") or short), table, None, None)
             task["when"] = ["%s is defined" % name]
 
-    def used(self, text, found=None):
-        """Returns the variables of an expression, and those of their values."""
-        from jinja2 import meta
+    def used(self, text, variables=None, found=None):
+        """Returns the variables and lookups of an expression, and those of their values."""
+        import jinja2
+        from jinja2 import meta, nodes
 
+        variables = self.data if variables is None else variables
         found = set() if found is None else found
-        names = meta.find_undeclared_variables(self.environment.parse(text if has_template(text) else "{{ (%s) }}" % text)) - found
-        found |= names
+        try:
+            tree = self.environment.parse(text if has_template(text) else "{{ (%s) }}" % text)
+        except jinja2.TemplateError as error:
+            raise Unsupported("%s: %s" % (text, error))
+        names = meta.find_undeclared_variables(tree) - found
+        found |= names | {"lookup:" + self.lookup_in(node) for node in tree.find_all(nodes.Call) if self.lookup_in(node)}
         for name in names:
-            for part in texts_in(self.data.get(name)):
+            for part in texts_in(variables.get(name)):
                 if has_template(part):
-                    self.used(part, found)
+                    self.used(part, variables, found)
         return found
 
+    def lookup_in(self, node):
+        """Returns the name of the lookup that a call is, if it is one."""
+        from jinja2 import nodes
+
+        if not isinstance(node.node, nodes.Name) or node.node.name not in ("lookup", "query", "q"):
+            return None
+        return node.args[0].value.rpartition(".")[2] if node.args and isinstance(node.args[0], nodes.Const) else "?"
+
     def passed_on(self, task):
-        kept = ("delegate_to", "module_defaults", "notify", "when", "vars", "environment", "become", "become_user", "no_log", "ignore_errors", "check_mode")
+        kept = ("delegate_to", "module_defaults", "notify", "when", "vars", "environment", "become", "become_user", "no_log", "ignore_errors", "check_mode",
+                "tags", "timeout", "connection")
         return {key: task[key] for key in kept if key in task}
 
     def add_block(self, task, context):
@@ -432,11 +465,9 @@ class Importer:
         for node in tree.find_all(nodes.Test):
             if node.name not in self.environment.tests:
                 raise Unsupported("there is no test %s" % node.name)
-        for node in tree.find_all(nodes.Call):
-            if isinstance(node.node, nodes.Name) and node.node.name in ("lookup", "query", "q"):
-                name = node.args[0].value.rpartition(".")[2] if node.args and isinstance(node.args[0], nodes.Const) else "?"
-                if name not in LOOKUPS:
-                    raise Unsupported("the lookup %s has no counterpart" % name)
+        for name in filter(None, map(self.lookup_in, tree.find_all(nodes.Call))):
+            if name not in LOOKUPS:
+                raise Unsupported("the lookup %s has no counterpart" % name)
         names = meta.find_undeclared_variables(tree)
         self.uses_facts |= any(name.startswith("ansible_") for name in names - {"ansible_check_mode", "ansible_managed"})
         for name in sorted(names & set(MAGIC)):
@@ -486,7 +517,7 @@ class Importer:
         if isinstance(value, dict):
             # A text must not contain the end of an expression.
             return "{%s }" % ", ".join("%s: %s" % (self.literal(name), self.grouped(one)) for name, one in value.items())
-        return json.dumps(str(value))
+        return quote(value)
 
     def ordered(self, value):
         """Returns a value in which tables whose keys are not sorted are expressions, as data have no order."""
@@ -519,21 +550,24 @@ class Importer:
                 found.append(self.check(str(one).strip()))
         return found
 
-    def now(self, value, more=None):
+    def now(self, value, variables=None, item=None):
         """Returns the value that a template has with the variables of the import."""
         if not has_template(json.dumps(value, default=str)):
             return value
-        self.enter(more)
         try:
+            self.enter(value, variables, item)
             return self.expressions.render_value(value)
         except Exception as error:
             raise Unsupported("%s is only known when the task is run: %s" % (value, error))
 
-    def enter(self, more):
-        """Sets the variables whose values do not depend on the machine or on tasks."""
-        known = {name: value for name, value in self.data.items() if name not in self.volatile}
-        self.expressions.scope = dict(known, **(more or {}))
+    def enter(self, value, variables=None, item=None):
+        """Sets the variables for a template, whose value must not depend on the machine or on tasks."""
+        self.expressions.scope = dict(self.data, **dict(variables or {}, **(item or {})))
         self.expressions.trusted = set(self.expressions.scope)
+        used = {name for text in texts_in(value) for name in self.used(text, self.expressions.scope)}
+        for name in sorted(used - set(item or {})):
+            if name in self.volatile or name in self.unknown or name in MAGIC or name in CHANGING or name.startswith("ansible_"):
+                raise ValueError("it uses %s" % name)
 
     def items(self, task):
         """Returns the items of a loop, with the variables for each."""
@@ -548,8 +582,8 @@ class Importer:
         if "until" in task:
             raise Unsupported("until: in a loop has no counterpart")
         expression = self.check(LOOPS[key] % self.literal(task[key]))
-        self.enter(task.get("vars"))
         try:
+            self.enter("{{ %s }}" % expression, task.get("vars"))
             items = self.expressions.value(expression)
             if not isinstance(items, list):
                 raise ValueError("it is not a list")
@@ -568,16 +602,18 @@ class Importer:
             self.count[True] += 1
             return
         self.check_module(module, short)
-        tables = [self.table(task, module, short, context, item) for item in self.items(task)]
+        items = self.items(task)
+        tables = [self.table(task, module, short, context, item) for item in items]
+        topics = [[self.now(one, task.get("vars"), item) for one in host.as_list(task.get("notify"))] for item in items]
         if not tables:
-            self.lines += ["# %s: the loop has no items with these variables." % " ".join(str(task.get("name") or short).split()), ""]
-        for number, (table, item) in enumerate(tables):
+            self.lines += [comment("%s: the loop has no items with these variables." % (task.get("name") or short)), ""]
+        for number, ((table, item), notified) in enumerate(zip(tables, topics)):
             name = str(task.get("name") or short)
             if item:
                 value = next(iter(item.values()))
                 name += " (%s)" % (value if isinstance(value, (str, int)) else number + 1)
             self.write(name, table, subscribes, context["path"])
-            self.notifications += [(self.now(one, item), self.previous) for one in host.as_list(task.get("notify"))]
+            self.notifications += [(topic, self.previous) for topic in notified]
         self.count[True] += 1
 
     def table(self, task, module, short, context, item):
@@ -590,7 +626,9 @@ class Importer:
             raise Unsupported("%s has no counterpart" % ", ".join(unknown))
         if task.get("delegate_to") not in (None, "localhost", "127.0.0.1"):
             raise Unsupported("delegate_to: has no counterpart")
-        if int(self.now(task.get("poll", 1)) or 0) == 0 and int(self.now(task.get("async", 0)) or 0):
+        if str(task.get("connection") or "local").rpartition(".")[2] not in ("local", "ssh", "smart", "paramiko"):
+            raise Unsupported("connection: has no counterpart")
+        if self.whole(task, "poll", 1) == 0 and self.whole(task, "async", 0):
             raise Unsupported("a task in the background has no counterpart")
         if context["role"] in self.conflicting and short in WITH_FILES:
             raise Unsupported("an earlier role has files of the same names")
@@ -604,7 +642,7 @@ class Importer:
             elif has_template(json.dumps(value, default=str)) or contains_none(value):
                 literal = self.literal(value)
                 if item and self.depends_only_on(literal, item):
-                    self.enter(item)
+                    self.enter(None, item=item)
                     args[name] = self.expressions.value(literal)
                 else:
                     expressions[name] = literal
@@ -628,25 +666,46 @@ class Importer:
         if task.get("register"):
             table["register"] = task["register"]
         self.add_retries(task, table)
-        if self.now(task.get("ignore_errors")) is True:
+        if self.truth(task, "ignore_errors", item):
             # A failure that is ignored would not be retried.
             table["may_fail" if "until" in task else "ignore_errors"] = True
-        if task.get("become_user") and self.now(task.get("become", True)):
-            user = self.now(task["become_user"])
+        if task.get("become_user") and self.truth(task, "become", item):
+            user = self.now(task["become_user"], task.get("vars"), item)
             if user != "root":
                 table["become_user"] = user
         if task.get("environment"):
-            environment = self.now(task["environment"], item)
+            environment = self.now(task["environment"], task.get("vars"), item)
             if not isinstance(environment, dict):
                 raise Unsupported("environment: is not a table")
             table["environment"] = {name: str(value) for name, value in environment.items()}
-        if self.now(task.get("no_log")) is True:
+        if self.truth(task, "no_log", item):
             table["sensitive"] = sorted([*args, *expressions])
-        if self.now(task.get("check_mode")) is False:
+        is_check = self.truth(task, "check_mode", item)
+        if is_check:
+            raise Unsupported("check_mode: true has no counterpart")
+        if is_check is False:
             table["check_mode"] = False
-        if int(self.now(task.get("async", 0)) or 0):
-            table["timeout"] = "%ss" % self.now(task["async"])
+        limits = [limit for limit in (self.whole(task, key, 0) for key in ("async", "timeout")) if limit]
+        if limits:
+            table["timeout"] = "%ds" % min(limits)
         return table, item
+
+    def truth(self, task, key, item=None):
+        """Returns the boolean of a keyword, which can be a text or a number, or None without it."""
+        from ansible.module_utils.parsing.convert_bool import boolean
+
+        value = self.now(task.get(key), task.get("vars"), item)
+        try:
+            return None if value is None else boolean(value)
+        except TypeError:
+            raise Unsupported("%s: %s is not a boolean" % (key, value))
+
+    def whole(self, task, key, default):
+        value = self.now(task.get(key, default), task.get("vars"))
+        try:
+            return int(value or 0)
+        except (TypeError, ValueError):
+            raise Unsupported("%s: %s is not a number" % (key, value))
 
     def depends_only_on(self, expression, names):
         from jinja2 import meta
@@ -657,8 +716,8 @@ class Importer:
     def add_retries(self, task, table):
         if "until" not in task and "retries" not in task:
             return
-        table["retries"] = int(self.now(task.get("retries", 3)))
-        table["retry_delay"] = "%ss" % self.now(task.get("delay", 5))
+        table["retries"] = self.whole(task, "retries", 3)
+        table["retry_delay"] = "%ds" % self.whole(task, "delay", 5)
         if "until" in task:
             until = ["not (%s)" % " and ".join("(%s)" % one for one in self.conditions(task["until"]))]
             failed = table.get("failed_when")
@@ -759,7 +818,7 @@ class Importer:
             return handler["name"]
 
     def write(self, name, table, subscribes, path):
-        name = re.sub(r"\s+", " ", re.sub(r"\{\{\s*(.*?)\s*\}\}", r"\1", str(name))).strip()
+        name = one_line(re.sub(r"\{\{\s*(.*?)\s*\}\}", r"\1", str(name)))
         unique, number = name, 1
         while unique in self.names:
             number += 1
@@ -785,7 +844,7 @@ class Importer:
         self.unknown.update(self.assigned(task, (context or {}).get("role", "/")))
         self.left |= {getattr(one, "path", None) for one in [task, *self.leaves(task)]}
         text = self.yaml.dump([plain(task)], sort_keys=False, allow_unicode=True, default_flow_style=False)
-        self.lines += ["# TODO: %s" % " ".join(str(reason).split())] + ["#   " + line for line in text.splitlines()] + [""]
+        self.lines += [comment("TODO: " + one_line(reason))] + [comment(line, "  ") for line in text.splitlines()] + [""]
         self.count[False] += 1
 
     def finish(self, name):
@@ -814,7 +873,7 @@ class Importer:
             file.write("# Variables of %s.\n" % name)
             for key, value in data.items():
                 if contains(value, Vault):
-                    file.write("# TODO: %s is encrypted with ansible-vault\n" % key)
+                    file.write(comment("TODO: %s is encrypted with ansible-vault\n" % one_line(key)) + "\n")
                 else:
                     file.write("%s = %s\n" % (toml_key(key), toml(value)))
 
@@ -826,8 +885,21 @@ KEYWORDS = IGNORED + [
 ]
 
 
+# Keywords of a play. `serial` and the others of several machines are not among them.
+PLAY = IGNORED + [
+    "hosts", "vars", "vars_files", "vars_prompt", "gather_facts", "pre_tasks", "roles", "tasks", "post_tasks", "handlers", "become_user",
+    "check_mode", "connection", "environment", "ignore_errors", "ignore_unreachable", "module_defaults", "no_log", "order", "port",
+    "remote_user", "strategy", "timeout",
+]
+
+
 class Located(dict):
     """A table of a file, with its path and line."""
+
+
+def is_never(task):
+    """Returns true for what is only run on demand."""
+    return "never" in re.split(r"[\s,]+", ",".join(map(str, host.as_list(task.get("tags")))))
 
 
 class Vault:
@@ -835,7 +907,17 @@ class Vault:
 
 
 def quote(text):
-    return json.dumps(text, ensure_ascii=False)
+    """Returns a text as a literal for TOML and for expressions."""
+    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def one_line(text):
+    """Returns a text without line breaks and other control characters."""
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", str(text)).strip()
+
+
+def comment(text, indent=""):
+    return ("# %s%s" % (indent, re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", str(text)))).rstrip()
 
 
 def raw_quote(text):
@@ -886,7 +968,7 @@ def plain(value):
 
 
 def toml_key(name):
-    return name if re.match(r"^[A-Za-z0-9_-]+$", str(name)) else json.dumps(str(name), ensure_ascii=False)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", str(name)) else quote(name)
 
 
 def toml(value):
@@ -898,7 +980,7 @@ def toml(value):
         return "[%s]" % ", ".join(toml(one) for one in value if one is not None)
     if isinstance(value, dict):
         return "{ %s }" % ", ".join("%s = %s" % (toml_key(name), toml(one)) for name, one in value.items() if one is not None) if value else "{}"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return quote(value)
 
 
 def roots():

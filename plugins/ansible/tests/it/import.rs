@@ -13,6 +13,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = with_each("a role is imported, and has the same result as before", &[Need::Root], same_result);
     trials.extend(with_each("an imported playbook has the same effect", &[Need::Root], same_effect));
     trials.extend(with_each("tasks that cannot be imported are marked", &[], marked));
+    trials.extend(with_each("keywords of tasks and plays have the same meaning, or are to do", &[], keywords));
+    trials.extend(with_each("a loop whose items depend on the machine or on tasks is to do", &[], run_time_values));
+    trials.extend(with_each("no name in a playbook can add to the definitions", &[], hostile_names));
     trials.extend(with_each("files of two roles are not mixed up", &[], conflicting));
     trials.extend(with_each("a playbook that cannot be read is an error", &[], unreadable));
     trials
@@ -162,6 +165,130 @@ fn marked(version: Version) {
         definitions.contains("expressions.content = \"known | sort\"\nwhen = [\"empty is none\"]"),
         "{definitions}"
     );
+}
+
+fn keywords(version: Version) {
+    let root = ScratchRoot::new();
+    root.write(
+        "play.yml",
+        "- hosts: web
+  gather_facts: 'no'
+  serial: 2
+  force_handlers: true
+  timeout: 30
+  vars_files: [missing.yml]
+  tasks:
+    - { command: id, name: checked, check_mode: true }
+    - { command: id, name: checked too, check_mode: 'yes' }
+    - { command: id, name: read, check_mode: 'no' }
+    - { command: id, name: as root, become_user: games }
+    - { command: id, name: as root too, become: 'no', become_user: games }
+    - { command: id, name: as a user, become: 'yes', become_user: games }
+    - { command: id, name: ignored, ignore_errors: 'yes' }
+    - { command: id, name: secret, no_log: 'true', timeout: 7 }
+    - { command: id, name: unclear, no_log: perhaps }
+    - { command: id, name: of a block, connection: docker }
+    - block: [{ command: id, name: never run }]
+      tags: never
+    - { setup: {}, name: notifies, notify: '{{ handler_name }}' }
+- hosts: db
+  become: true
+  tasks:
+    - { command: id, name: as a user of a play, become_user: games, when: ansible_facts is defined }
+- ansible.builtin.import_playbook: more.yml
+- import_playbook: more.yml
+  when: false
+",
+    );
+    root.write("more.yml", "- hosts: all\n  gather_facts: false\n  tasks: [{ command: id, name: in a file }]\n");
+    let run = import(&root, version, &root.join("play.yml"), &[]);
+    assert!(run.stdout_lossy().starts_with("19 tasks: 8 imported, 11 to do\n"), "{run}");
+    let definitions = root.read(format!("{RESOURCES}/10-play.toml.jinja")).to_string();
+    let task = |name: &str| {
+        let part = definitions.split("[[task]]\n").find(|part| part.starts_with(&format!("name = \"{name}\"\n")));
+        part.unwrap_or_else(|| panic!("{name}: {definitions}")).to_owned()
+    };
+    let user = "become_user = \"games\"";
+    assert!(task("read").contains("check_mode = false\ntimeout = \"30s\"\n"), "{definitions}");
+    assert!(!task("as root").contains(user) && !task("as root too").contains(user), "{definitions}");
+    assert!(task("as a user").contains(user) && task("as a user of a play").contains(user), "{definitions}");
+    assert!(task("ignored").contains("ignore_errors = true"), "{definitions}");
+    assert!(task("secret").contains("sensitive = [\"_raw_params\"]\ntimeout = \"7s\"\n"), "{definitions}");
+    assert!(task("in a file").contains("module = \"command\""), "{definitions}");
+    assert_eq!(definitions.matches("name = \"Gathering Facts\"").count(), 1, "{definitions}");
+    for reason in [
+        "serial: of a play has no counterpart",
+        "force_handlers: of a play has no counterpart",
+        "[Errno 2] No such file or directory",
+        "check_mode: true has no counterpart",
+        "no_log: perhaps is not a boolean",
+        "connection: has no counterpart",
+        "the tag never has no counterpart",
+        "{{ handler_name }} is only known when the task is run",
+        "the next tasks are for other machines than those before",
+        "import_playbook: with when",
+    ] {
+        assert!(definitions.contains(&format!("# TODO: {reason}")), "{reason}: {definitions}");
+    }
+    assert_eq!(definitions.matches("name: notifies").count(), 1, "{definitions}");
+}
+
+fn run_time_values(version: Version) {
+    let root = ScratchRoot::new();
+    root.write(
+        "play.yml",
+        "- hosts: all
+  vars: { of_fact: '{{ ansible_facts.x | default([]) }}', of_data: [1] }
+  tasks:
+    - { command: id, register: reg }
+    - { command: id, loop: '{{ reg.stdout_lines | default([]) }}' }
+    - { command: id, loop: '{{ ansible_facts.x | default([]) }}' }
+    - { command: id, loop: '{{ of_fact }}' }
+    - { command: id, loop: '{{ of_task }}', vars: { of_task: '{{ ansible_x | default([]) }}' } }
+    - { command: id, loop: \"{{ q('env', 'HOME') }}\" }
+    - { command: id, loop: '{{ hostless[inventory_hostname] | default([]) }}' }
+    - { command: id, become: true, become_user: \"{{ reg.stdout | default('root') }}\" }
+    - { command: id, environment: \"{{ ansible_env | default({}) }}\" }
+    - { command: id, loop: '{{ of_data }}', become: true, become_user: '{{ user }}', vars: { user: games } }
+    - { command: id, loop: '{{ of_inventory | default([]) }}' }
+",
+    );
+    let run = import(&root, version, &root.join("play.yml"), &[]);
+    assert!(run.stdout_lossy().starts_with("11 tasks: 3 imported, 8 to do\n"), "{run}");
+    let definitions = root.read(format!("{RESOURCES}/10-play.toml.jinja")).to_string();
+    assert_eq!(definitions.matches("only known when the task is run").count(), 8, "{definitions}");
+    assert!(definitions.contains("become_user = \"games\""), "{definitions}");
+    assert!(definitions.contains("# command: the loop has no items with these variables."), "{definitions}");
+}
+
+/// Texts that break out of a comment, a key or a literal, or that TOML does not allow, are escaped.
+fn hostile_names(version: Version) {
+    let root = ScratchRoot::new();
+    let hostile = r"x\n[[task]]\nname = 'added'\r\x1b[31m\x7f\0\u0085\u2028\\\x22";
+    root.write(
+        "play.yml",
+        format!(
+            "- hosts: all
+  vars: {{ \"{hostile}\": \"{hostile}\", \"key\\n\": 1, \"secret{hostile}\": !vault x }}
+  tasks:
+    - {{ name: \"none {hostile}\", command: id, loop: [] }}
+    - {{ name: \"to do {hostile}\", command: id, \"{hostile}\": 1 }}
+    - {{ name: \"{hostile}\", copy: {{ content: \"{hostile}\", \"{hostile}\": 1, dest: \"/{hostile}{{{{ one }}}}\" }}, vars: {{ one: 1 }} }}
+"
+        ),
+    );
+    let run = import(&root, version, &root.join("play.yml"), &[]);
+    assert!(run.stdout_lossy().starts_with("3 tasks: 2 imported, 1 to do\n"), "{run}");
+    let text = root.read(format!("{RESOURCES}/10-play.toml")).to_string();
+    let definitions: toml::Table = toml::from_str(&text).unwrap();
+    let tasks = definitions.get("task").and_then(toml::Value::as_array).unwrap();
+    assert_eq!(tasks.len(), 1, "{text}");
+    let texts = "x\n[[task]]\nname = 'added'\r\u{1b}[31m\u{7f}\0\u{85}\u{2028}\\\"";
+    let args = tasks.first().and_then(|task| task.get("args")).unwrap();
+    assert_eq!(args.get("content").and_then(toml::Value::as_str), Some(texts), "{text}");
+    assert!(args.get(texts).is_some(), "{text}");
+    let data: toml::Table = toml::from_str(&root.read("out/etc/holo/data/common.toml").to_string()).unwrap();
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["key\n", texts], "{data}");
 }
 
 fn conflicting(version: Version) {
