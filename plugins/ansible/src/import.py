@@ -1071,8 +1071,8 @@ def is_same_folder(path, state):
 
 
 def playbook_results(output):
-    """Returns the results of tasks, by file and line, in the output of ansible-playbook."""
-    results, path = {}, None
+    """Returns the results of tasks, by file and line, in the output of ansible-playbook, and the place of the failure that has ended it."""
+    results, path, ended = {}, None, None
     for line in output.splitlines():
         if line.startswith("task path: "):
             path = line[len("task path: ") :]
@@ -1080,20 +1080,27 @@ def playbook_results(output):
         if result and path:
             word = {"skipping": "ok", "fatal": "failed"}.get(result.group(1), result.group(1))
             results[path] = worse(word, results.get(path))
-    return results
+            ended = path if word == "failed" else ended
+        elif line == "...ignoring":
+            ended = None
+    return results, ended
 
 
 def own_results(output, originals):
-    results = {}
+    """Returns the same of holo, and its errors in definitions."""
+    results, ended, errors = {}, None, []
     for line in output.splitlines():
         event = json.loads(line) if line.startswith("{") else {}
         path = originals.get(event.get("id", "")[len("ansible:") :])
-        if path and event.get("event") == "output" and IGNORED_FAILURE in event["text"]:
+        if event.get("event") == "error":
+            errors.append(event["text"])
+        elif path and event.get("event") == "output" and IGNORED_FAILURE in event["text"]:
             results[path] = "failed"
-        elif path and event.get("event") == "end":
+        elif path and event.get("event") == "end" and not event.get("reason", "").startswith("requires "):
             word = {"changed": "changed", "failed": "failed"}.get(event.get("result"), "ok")
             results[path] = worse(word, results.get(path))
-    return results
+            ended = path if word == "failed" else ended
+    return results, ended, errors
 
 
 def worse(one, other):
@@ -1120,26 +1127,36 @@ def verify(source, output, originals, left):
         theirs = Copy(folder, "playbook", "%s%s %s" % (options, quoted, " ".join(map(shlex.quote, words))))
         words = (shlex.quote(output + "/."), shlex.quote("plugin ansible=" + PLUGIN), shlex.quote(holo))
         ours = Copy(folder, "holo", "rm -rf /etc/holo /etc/holorc.d /usr/share/holo; cp -a %s /; echo %s >/etc/holorc; %s apply --json" % words)
-        results, own = playbook_results(theirs.output), own_results(ours.output, originals)
+        results, ended = playbook_results(theirs.output)
+        own, own_ended, errors = own_results(ours.output, originals)
         files, own_files = theirs.files(), ours.files()
     for side, copy in ((results, theirs), (own, ours)):
         if not side and originals:
             sys.stderr.write("!! cannot verify: %s\n" % (copy.errors.strip() or copy.output.strip()))
             return 1
-    # Tasks that a failure has prevented are not compared.
-    names = [name for name in results if name in own]
-    different = [name for name in names if results[name] != own[name]]
-    entities = {path: name for name, path in originals.items()}
+    for error in errors:
+        sys.stderr.write("!! %s\n" % error.strip())
+    entities = {path: name for name, path in originals.items() if path}
+    names, different, has_ended = [], [], False
+    for path in dict.fromkeys(filter(None, originals.values())):
+        result, own_result = results.get(path), own.get(path)
+        # A task of an included file that was skipped has no result in the playbook. After a failure, there are no more results.
+        is_missing = result is None and own_result in (None, "ok") or None in (result, own_result) and has_ended
+        if not is_missing:
+            names.append(path)
+            if result != own_result:
+                different.append(path)
+        has_ended |= path in (ended, own_ended)
     for name in different:
-        print(">> %s (%s): %s in the playbook, %s here" % (entities[name], name, results[name], own[name]))
+        words = results.get(name, "not run"), own.get(name, "not run")
+        print(">> %s (%s): %s in the playbook, %s here" % (entities[name], name, *words))
     paths = [path for path in sorted(set(files) | set(own_files)) if files.get(path) != own_files.get(path)]
     for path in paths:
-        print(">> %s: %s" % (path, "only in the playbook" if path not in own_files else "only here" if path not in files else "differs"))
-    failed = [name for name in names if results[name] == "failed"]
+        print(">> %s: %s" % (one_line(path), "only in the playbook" if path not in own_files else "only here" if path not in files else "differs"))
     print("%d of %d tasks and %d of %d files are equal%s" % (
         len(names) - len(different), len(names), len(set(files) | set(own_files)) - len(paths), len(set(files) | set(own_files)),
-        ", and the playbook failed at: %s" % entities[failed[0]] if failed else ""))
-    return 1 if different or paths else 0
+        ", and the playbook failed at: %s" % entities.get(ended, ended) if ended else ""))
+    return 1 if different or paths or errors else 0
 
 
 def main():

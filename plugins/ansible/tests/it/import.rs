@@ -12,6 +12,7 @@ const RESOURCES: &str = "out/etc/holo/resources/ansible";
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = with_each("a role is imported, and has the same result as before", &[Need::Root], same_result);
     trials.extend(with_each("an imported playbook has the same effect", &[Need::Root], same_effect));
+    trials.extend(with_each("verifying names what differs from the playbook", &[Need::Root], different));
     trials.extend(with_each("tasks that cannot be imported are marked", &[], marked));
     trials.extend(with_each("keywords of tasks and plays have the same meaning, or are to do", &[], keywords));
     trials.extend(with_each("a loop whose items depend on the machine or on tasks is to do", &[], run_time_values));
@@ -116,6 +117,61 @@ fn same_effect(version: Version) {
     let run = import(&root, version, &root.join("play.yml"), &["--verify"]);
     assert!(run.stdout_lossy().starts_with("40 tasks: 38 imported, 2 to do\n"), "{run}");
     assert!(run.success() && run.stdout_lossy().contains("38 of 38 tasks and 11 of 11 files"), "{run}");
+}
+
+/// A `holo` that changes the imported tasks first stands for mistakes of the import.
+fn different(version: Version) {
+    let root = ScratchRoot::new().time_limit(Duration::from_secs(300));
+    root.write(
+        "play.yml",
+        "- hosts: all
+  gather_facts: false
+  tasks:
+    - { name: mode, copy: { content: x, dest: /etc/imported-1, mode: '0600' } }
+    - { name: content, copy: { content: x, dest: /etc/imported-2 } }
+    - { name: path, copy: { content: x, dest: /etc/imported-3 } }
+    - { name: refused, command: 'true' }
+    - { name: condition, command: 'true', ignore_errors: true }
+    - { name: result, command: 'true' }
+    - { include_tasks: included.yml, when: false }
+    - { name: end, command: 'false' }
+    - { name: after the end, command: 'true' }
+",
+    );
+    root.write("included.yml", "- { name: included, command: 'true' }\n");
+    let holo = format!(
+        "#!/bin/sh
+sed -i -e 's/0600/0644/; s|imported-3|imported-4|; /imported-2/i args.mode = \"0644\"' -e '/name = \"content\"/,/dest/s/\"x\"/\"y\"/' \\
+    -e '/name = \"refused\"/a nonsense = 1' -e '/name = \"included\"/,/when/s/^when.*//' -e '/name = \"result\"/a changed_when = false' \\
+    -e '/\"ansible:refused\"/d' /etc/holo/resources/ansible/10-play.toml
+exec {} \"$@\"
+",
+        binaries::built("holo").display()
+    );
+    root.write("holo", holo);
+    let script =
+        "chmod +x holo; cp \"$0\" .; exec ./holo-ansible import --python \"$1\" play.yml --output out --verify";
+    let python = version.python().display().to_string();
+    let script = format!("cd {}; {script}", root.path().display());
+    let run = root.run("sh", &["-c", &script, &binaries::built("holo-ansible").display().to_string(), &python]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let said = run.stdout_lossy();
+    for expected in [
+        ">> refused (",
+        "): changed in the playbook, not run here\n",
+        ">> result (",
+        "): changed in the playbook, ok here\n",
+        ">> included (",
+        "): not run in the playbook, changed here\n",
+        ">> /etc/imported-1: differs\n",
+        ">> /etc/imported-2: differs\n",
+        ">> /etc/imported-3: only in the playbook\n",
+        ">> /etc/imported-4: only here\n",
+        "\n5 of 8 tasks and 0 of 4 files are equal, and the playbook failed at: end\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {run}");
+    }
+    assert!(run.stderr_lossy().contains("ansible:refused: nonsense: unknown key"), "{run}");
 }
 
 fn marked(version: Version) {
