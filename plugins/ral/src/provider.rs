@@ -99,10 +99,13 @@ impl Provider {
         let called = called.and_then(|captured| match &captured.failure {
             None => Ok(captured.stdout),
             Some(failure) => Err(match self.metadata.invoke {
-                Invoke::Simple => convention::simple::error_in(&captured.stdout).map(CallError::Answer),
-                Invoke::Json => convention::json::error_in(&captured.stdout).map(CallError::Refused),
+                Invoke::Simple => convention::simple::error_in(&captured.stdout),
+                Invoke::Json => convention::json::error_in(&captured.stdout),
             }
-            .unwrap_or_else(|| CallError::Answer(captured.complaint(self.invocation.file(), failure)))),
+            .map_or_else(
+                || CallError::Answer(captured.complaint(self.invocation.file(), failure)),
+                CallError::Refused,
+            )),
         });
         match &called {
             Ok(_) | Err(CallError::Refused(_)) => self.faults().forgive(),

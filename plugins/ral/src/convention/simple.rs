@@ -11,12 +11,19 @@ use std::collections::BTreeMap;
 /// Up to this number, resources are looked up one by one; more are listed at once.
 const MANY: usize = 16;
 
-/// Reads these resources.
+/// Reads these resources: one by one if the provider refuses to list them.
 pub(crate) fn get(names: &[&str], call: &mut Caller<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
-    let mut readings = if names.len() > MANY { list(call)? } else { BTreeMap::new() };
+    let mut readings = match if names.len() > MANY { list(call) } else { Ok(BTreeMap::new()) } {
+        Err(CallError::Refused(_)) => BTreeMap::new(),
+        listed => listed?,
+    };
     for &name in names {
         if !readings.contains_key(name) {
-            readings.insert(name.to_owned(), find(name, call)?);
+            let reading = match find(name, call) {
+                Err(CallError::Refused(reason)) => Reading::Failed(reason),
+                found => found?,
+            };
+            readings.insert(name.to_owned(), reading);
         }
     }
     Ok(readings)
@@ -26,7 +33,7 @@ pub(crate) fn get(names: &[&str], call: &mut Caller<'_>) -> Result<BTreeMap<Stri
 pub(crate) fn list(call: &mut Caller<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
     let answer = ask(vec!["ral_action=list".to_owned()], call)?;
     if let Some(error) = answer.error {
-        return Err(CallError::Answer(error));
+        return Err(CallError::Refused(error));
     }
     Ok(answer.resources.into_iter().map(|resource| (resource.name, Reading::Known(resource.values))).collect())
 }

@@ -15,6 +15,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("a provider that only says that it changed something has failed", liar),
             ("an error without an end is an error", half_error),
             ("errors and unknown resources fail alone", failures),
+            ("a refused name does not block the others", refused),
+            ("an error with any exit status is an answer", not_implemented),
             ("values and environment reach the provider as they are", quoting),
             ("a secret is not shown", secrets),
             ("check changes nothing", check),
@@ -129,6 +131,46 @@ fn failures() {
     assert_eq!(end(&ends, "row:fine").0, "changed", "{}", ends.run);
     machine.define(&resource("row", "impossible", "ensure = \"absent\""));
     assert_eq!(end(&machine.apply(), "row:impossible").0, "unchanged");
+}
+
+/// A provider that refuses by exiting with 1.
+const REFUSING: &str = r##"#!/bin/bash
+eval "$@"
+echo "# simple"
+case "$ral_action $name" in
+describe*) echo "provider: { type: refusing, invoke: simple, actions: [list, find, update], suitable: true, attributes: { name: , text: } }" ;;
+list*) echo "ral_error: not implemented"; exit 1 ;;
+find*bad*) echo "ral_error: bad name"; exit 1 ;;
+update*good*) echo "name: $name"; echo "text: $text"; echo "ral_was: none"; echo "$text" >"${HOLO_ROOT_DIR%/}/etc/$name" ;;
+update*) echo "ral_error: not implemented"; exit 1 ;;
+*) echo "name: $name"; echo "text: $(cat "${HOLO_ROOT_DIR%/}/etc/$name" 2>/dev/null)" ;;
+esac
+"##;
+
+fn refused() {
+    for count in [3, 20] {
+        let names = (0..count).flat_map(|number| [format!("bad-{number}"), format!("good-{number}")]);
+        let definitions: String = names.map(|name| resource("refusing", &name, "text = \"a\"")).collect();
+        let machine = Machine::new(&[], &definitions).provider("refusing", REFUSING);
+        let ends = machine.apply();
+        for number in 0..count {
+            assert_eq!(end(&ends, &format!("refusing:good-{number}")).0, "changed", "{}", ends.run);
+            let bad = format!("refusing:bad-{number}");
+            assert_eq!(machine.errors(&ends, &bad), "!! [refusing::refusing] bad name\n", "{}", ends.run);
+        }
+    }
+}
+
+fn not_implemented() {
+    let definitions: String =
+        ["a1", "a2", "a3", "a4", "good"].map(|name| resource("refusing", name, "text = \"a\"")).concat();
+    let machine = Machine::new(&[], &definitions).provider("refusing", REFUSING);
+    let ends = machine.apply();
+    for name in ["a1", "a2", "a3", "a4"] {
+        let said = machine.errors(&ends, &format!("refusing:{name}"));
+        assert_eq!(said, "!! [refusing::refusing] not implemented\n", "{}", ends.run);
+    }
+    assert_eq!(end(&ends, "refusing:good").0, "changed", "{}", ends.run);
 }
 
 fn quoting() {
