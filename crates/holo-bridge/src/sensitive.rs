@@ -30,13 +30,14 @@ impl Sensitive {
     #[must_use]
     pub fn new<'a>(names: &[String], attributes: impl IntoIterator<Item = &'a Attributes>) -> Sensitive {
         let mut sensitive = Sensitive { names: names.iter().cloned().collect(), texts: Vec::new() };
-        for attributes in attributes {
-            for (name, value) in attributes.iter() {
-                sensitive.add_named(name, value);
-            }
-        }
-        sensitive.sort();
+        attributes.into_iter().for_each(|attributes| sensitive.add_values(attributes.iter()));
         sensitive
+    }
+
+    /// Adds the values of the sensitive names in further attributes.
+    pub fn add_values<'a>(&mut self, values: impl IntoIterator<Item = (&'a str, &'a Value)>) {
+        values.into_iter().for_each(|(name, value)| self.add_named(name, value));
+        self.sort();
     }
 
     /// Adds the texts of another instance: a module may print in one answer what it received earlier.

@@ -70,6 +70,8 @@ pub(crate) struct Answer {
     pub(crate) end: End,
     /// Its output other than the answer.
     pub(crate) printed: String,
+    /// The part of its standard error that is too long to be shown.
+    pub(crate) more_errors: String,
     /// The last lines of a failed command that it has run.
     pub(crate) details: Vec<String>,
     pub(crate) warnings: Vec<String>,
@@ -119,6 +121,7 @@ impl Answer {
         Answer {
             end,
             printed: reply.printed,
+            more_errors: String::new(),
             details: reply.details,
             warnings: reply.warnings.into_iter().chain(stray).collect(),
             deprecations: reply.deprecations,
@@ -134,6 +137,7 @@ impl Answer {
         Answer {
             end,
             printed: String::new(),
+            more_errors: String::new(),
             details: Vec::new(),
             warnings: Vec::new(),
             deprecations: Vec::new(),

@@ -238,6 +238,7 @@ impl Definition for Task {
     fn doubts(&self) -> Vec<Invalid> {
         let is_given = |name: &str| {
             [Some(&self.args), self.scrub.as_ref()].into_iter().flatten().any(|args| args.get(name).is_some())
+                || self.expressions.contains_key(name)
         };
         let unknown = self.sensitive.iter().filter(|name| !is_given(name));
         unknown.map(|name| Invalid::new("sensitive", format!("there is no argument {name:?}"))).collect()

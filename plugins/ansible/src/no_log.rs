@@ -1,13 +1,12 @@
 //! The arguments that modules declare as `no_log`, as known from earlier runs.
 
-use holo_bridge::Attributes;
+use holo_bridge::{Attributes, digest};
 use holo_change::{OnDisk, Tree};
 use holo_plugin::Host;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file with the names, in the state directory.
@@ -21,22 +20,13 @@ pub(crate) struct NoLog(BTreeMap<String, Declared>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Declared {
-    /// The files of the module, which declare the same arguments only until they are changed.
-    files: BTreeMap<PathBuf, Stamp>,
+    /// The digests of the module's files, which declare the same arguments only until they are changed.
+    files: BTreeMap<PathBuf, String>,
     names: BTreeSet<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn read(file: &Path) -> Option<Stamp> {
-        let metadata = fs::metadata(file).ok()?;
-        Some(Stamp { size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
-    }
+fn digest_of(file: &Path) -> Option<String> {
+    Some(digest(&String::from_utf8_lossy(&fs::read(file).ok()?)))
 }
 
 impl NoLog {
@@ -51,7 +41,7 @@ impl NoLog {
     /// Returns the names of the arguments of a module that must not be shown.
     pub(crate) fn names(&self, module: &str, arguments: &[&Attributes]) -> Vec<String> {
         let is_current =
-            |declared: &&Declared| declared.files.iter().all(|(file, stamp)| Stamp::read(file).as_ref() == Some(stamp));
+            |declared: &&Declared| declared.files.iter().all(|(file, known)| digest_of(file).as_ref() == Some(known));
         match self.0.get(module).filter(is_current) {
             Some(declared) => declared.names.iter().cloned().collect(),
             None => {
@@ -66,8 +56,8 @@ impl NoLog {
 
     /// Saves what the files of a module declare. Errors are ignored, as names are guessed otherwise.
     pub(crate) fn learn(&mut self, host: &Host, module: &str, files: &[PathBuf], names: &[String]) {
-        let stamps = files.iter().filter_map(|file| Some((file.clone(), Stamp::read(file)?)));
-        let declared = Declared { files: stamps.collect(), names: names.iter().cloned().collect() };
+        let digests = files.iter().filter_map(|file| Some((file.clone(), digest_of(file)?)));
+        let declared = Declared { files: digests.collect(), names: names.iter().cloned().collect() };
         if self.0.get(module) == Some(&declared) {
             return;
         }
@@ -115,14 +105,17 @@ mod tests {
     fn names_are_guessed_until_the_module_was_run() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("module.py");
-        fs::write(&file, "").unwrap();
+        fs::write(&file, "x").unwrap();
         let mut known = NoLog::default();
         let guessed = ["login_password".to_owned(), "API_TOKEN".to_owned()];
         assert_eq!(known.names("m", &[&arguments()]), guessed);
-        let stamps = BTreeMap::from([(file.clone(), Stamp::read(&file).unwrap())]);
-        known.0.insert("m".to_owned(), Declared { files: stamps, names: ["privatekey".to_owned()].into() });
+        let digests = BTreeMap::from([(file.clone(), digest_of(&file).unwrap())]);
+        known.0.insert("m".to_owned(), Declared { files: digests, names: ["privatekey".to_owned()].into() });
         assert_eq!(known.names("m", &[&arguments()]), ["privatekey"]);
-        fs::write(&file, "changed").unwrap();
+        // The same size and time do not make it the same.
+        let modified = fs::metadata(&file).unwrap().modified().unwrap();
+        fs::write(&file, "y").unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
         assert_eq!(known.names("m", &[&arguments()]), guessed);
     }
 }

@@ -15,12 +15,15 @@ use holo_bridge::{Attributes, Faults, Sensitive};
 use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Mode, Output, Stream};
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// The maximum length of a module's output that is shown.
+pub(crate) const LONGEST: usize = 8 << 10;
 /// The maximum number of times that a module's name was changed.
 const MAX_REDIRECTS: usize = 5;
 
@@ -49,7 +52,8 @@ pub(crate) struct Job<'a> {
     pub(crate) id: &'a str,
     pub(crate) module: &'a ModuleName,
     pub(crate) args: &'a Attributes,
-    pub(crate) sensitive: &'a Sensitive,
+    /// Values of expressions are added when they are known.
+    pub(crate) sensitive: &'a RefCell<Sensitive>,
     pub(crate) options: &'a Options,
     /// The values of the answer that are sent.
     pub(crate) send: &'a [String],
@@ -119,7 +123,7 @@ impl Runner {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let who = Become { user: job.options.become_user.clone(), may_gain_privileges: job.options.become_exec };
         let facts = Facts::new(host, who.user.is_some());
-        let mut python = state.python(host, table, job.module, (&who, job.sensitive), output)?;
+        let mut python = state.python(host, table, job.module, (&who, &job.sensitive.borrow()), output)?;
         if job.is_registered {
             state.forget_last(job.id);
         }
@@ -211,6 +215,9 @@ impl State {
         let steps = call.steps().into_iter().map(|step| StepRequest::new(step, job.check)).collect();
         let answer = ask(python, &call.module.to_string(), Work::Steps(steps), job, scope, output)?;
         if let Some(names) = &answer.no_log {
+            let mut attributes = Attributes::default();
+            args.into_iter().for_each(|(name, value)| attributes.insert(name, value));
+            job.sensitive.borrow_mut().unite(&Sensitive::new(names, [&attributes]));
             self.no_log.learn(host, &job.module.to_string(), &files, names);
         }
         Ok(answer)
@@ -232,14 +239,16 @@ impl State {
             return Ok(Some(args));
         }
         let scope = self.variables(host, job)?;
-        let mut last = None;
+        let mut errors = Errors::default();
         let mut ask = |when: Vec<Condition>, expressions| {
             let evaluation = Evaluation { when, expressions, scope: scope.clone() };
             python
-                .evaluate(&evaluation, &mut |line| relay(line, job.sensitive, &mut last, output))
+                .evaluate(&evaluation, &mut |line| relay(line, &job.sensitive.borrow(), &mut errors, output))
                 .map_err(RunError::from)
         };
         let evaluated = ask(std::mem::take(&mut conditions), expressions)?;
+        let values = evaluated.args.iter().map(|(name, value)| (name.as_str(), value));
+        job.sensitive.borrow_mut().add_values(values);
         args.extend(evaluated.args);
         if !evaluated.holds {
             return Ok(None);
@@ -343,8 +352,8 @@ impl State {
         if self.processes.is_empty() {
             self.no_log = NoLog::read(host);
         }
-        let mut last = None;
-        let started = Python::start(host, table, who, &mut |line| relay(line, sensitive, &mut last, output));
+        let mut errors = Errors::default();
+        let started = Python::start(host, table, who, &mut |line| relay(line, sensitive, &mut errors, output));
         started.map_err(|error| match error {
             PythonError::Untrusted(error) => RunError::Untrusted(error),
             error => {
@@ -392,7 +401,7 @@ fn ask(
         work,
         check: job.check,
         diff: job.diff,
-        no_log: !job.sensitive.is_empty(),
+        no_log: !job.sensitive.borrow().is_empty(),
         environment: refresh.chain(own).collect(),
         changed_when: job.options.changed_when.as_ref().map(Conditions::all),
         failed_when: job.options.failed_when.as_ref().map(Conditions::all),
@@ -401,17 +410,35 @@ fn ask(
         scope,
     };
     let limits = Limits { time: job.timeout, output: MAX_OUTPUT };
-    let mut last = None;
-    let reply = python.ask(&request, limits, &mut |line| relay(line, job.sensitive, &mut last, output));
-    Ok(Answer::new(name, reply?, last.as_deref(), limits))
+    let mut errors = Errors::default();
+    let reply = python.ask(&request, limits, &mut |line| relay(line, &job.sensitive.borrow(), &mut errors, output));
+    let mut answer = Answer::new(name, reply?, errors.last.as_deref(), limits);
+    answer.more_errors = errors.more;
+    Ok(answer)
 }
 
-/// Shows a line, and stores it unless it is empty.
-fn relay(line: &[u8], sensitive: &Sensitive, last: &mut Option<String>, output: &mut Output<'_>) {
+/// The standard error of a module.
+#[derive(Default)]
+struct Errors {
+    /// The number of bytes that were shown.
+    shown: usize,
+    /// What is too long to be shown.
+    more: String,
+    /// The last line that is not empty.
+    last: Option<String>,
+}
+
+/// Shows a line, unless it is too much, and stores it unless it is empty.
+fn relay(line: &[u8], sensitive: &Sensitive, errors: &mut Errors, output: &mut Output<'_>) {
     let text = String::from_utf8_lossy(line);
-    let shown = sensitive.hide(&text);
-    output.relay(Stream::Stderr, format!("{shown}\n").as_bytes());
+    let shown = format!("{}\n", sensitive.hide(&text));
+    errors.shown += shown.len();
+    if errors.shown <= LONGEST {
+        output.relay(Stream::Stderr, shown.as_bytes());
+    } else {
+        errors.more.push_str(&shown);
+    }
     if !shown.trim().is_empty() {
-        *last = Some(shown.trim().to_owned());
+        errors.last = Some(shown.trim().to_owned());
     }
 }

@@ -71,7 +71,10 @@ impl Ansible {
     ) -> Task {
         let options = definition.options();
         let definition::Task { args, check_mode, send, mut sensitive, scrub, refresh_only, .. } = definition;
-        let arguments: Vec<&Attributes> = [Some(&args), scrub.as_ref()].into_iter().flatten().collect();
+        let mut computed = Attributes::default();
+        options.expressions.iter().for_each(|(name, expression)| computed.insert(name, expression.as_str()));
+        let arguments: Vec<&Attributes> =
+            [Some(&args), scrub.as_ref(), Some(&computed)].into_iter().flatten().collect();
         sensitive.extend(no_log.names(&module.to_string(), &arguments));
         let timeout = common.keys.timeout;
         let hidden = Sensitive::new(&sensitive, [Some(&args), scrub.as_ref()].into_iter().flatten());

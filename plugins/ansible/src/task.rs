@@ -6,17 +6,15 @@ use crate::definition::{Conditions, Options, PythonTable};
 use crate::difference;
 use crate::module::ModuleName;
 use crate::record::Record;
-use crate::runner::{Job, RunError, Runner};
-use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, limits, shown};
+use crate::runner::{Job, LONGEST, RunError, Runner};
+use holo_bridge::{Attributes, DigestStore, HIDDEN, NO_DEFINITION, Sensitive, digest, limits, shown};
 use holo_change::base_store::Remembered;
 use holo_change::{OnDisk, Tree};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Sink, Stream, Verdict};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// The maximum length of a module's output that is shown.
-const LONGEST: usize = 8 << 10;
 
 /// State shared by all tasks.
 #[derive(Debug)]
@@ -37,7 +35,7 @@ pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) module: ModuleName,
     pub(crate) args: Attributes,
-    /// Once the module was run, also with the arguments that it declares as `no_log`.
+    /// Once the module was run, also with the arguments that it declares as `no_log`, and those from expressions.
     pub(crate) sensitive: Mutex<Sensitive>,
     pub(crate) options: Options,
     pub(crate) timeout: Option<Duration>,
@@ -95,7 +93,11 @@ impl Entity for Task {
         }
         shown::inform(&mut report, &self.args, &self.sensitive());
         for (name, expression) in &self.options.expressions {
-            report.inform("with", shown::one_line(&format!("{name} = {{{{ {expression} }}}}")));
+            let shown = match self.sensitive().hides(name) {
+                true => format!("{name} = {HIDDEN}"),
+                false => format!("{name} = {{{{ {expression} }}}}"),
+            };
+            report.inform("with", shown::one_line(&shown));
         }
         self.add_needs(&mut report);
         report
@@ -115,11 +117,11 @@ impl Entity for Task {
         self.show(host, &answer, output);
         let applied = match &answer.end {
             End::Failed(reason) if self.options.ignore_errors => {
-                output.warning(format!("the failure is ignored: {}", self.hide(reason)));
+                output.warning(format!("the failure is ignored: {}", self.cut(host, "reason", reason)));
                 Applied::Unchanged
             }
             End::Failed(reason) => {
-                output.error(self.hide(reason));
+                output.error(self.cut(host, "reason", reason));
                 return Applied::FAILED;
             }
             End::Skipped(reason) => Applied::Skipped(self.hide(reason)),
@@ -165,11 +167,11 @@ impl Entity for Task {
         self.show(host, &answer, output);
         match &answer.end {
             End::Failed(reason) if self.options.ignore_errors => {
-                output.warning(format!("the failure is ignored: {}", self.hide(reason)));
+                output.warning(format!("the failure is ignored: {}", self.cut(host, "reason", reason)));
                 Verdict::InDesiredState
             }
             End::Failed(reason) => {
-                output.error(self.hide(reason));
+                output.error(self.cut(host, "reason", reason));
                 Verdict::Failed
             }
             End::Skipped(_) => Verdict::Unknown,
@@ -192,7 +194,7 @@ impl Entity for Task {
 impl Task {
     fn run(&self, host: &Host, purpose: Purpose, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Answer, RunError> {
         let send: &[String] = if let Origin::Defined(defined) = &self.origin { &defined.send } else { &[] };
-        let sensitive = self.sensitive().clone();
+        let sensitive = RefCell::new(self.sensitive().clone());
         let job = Job {
             id: &self.id,
             module: &self.module,
@@ -206,11 +208,9 @@ impl Task {
             is_registered: purpose != Purpose::CheckAgain,
             mode,
         };
-        let answer = self.shared.runner.run(host, &self.table, job, output)?;
-        if let Some(names) = &answer.no_log {
-            self.sensitive().unite(&Sensitive::new(names, [&self.args]));
-        }
-        Ok(answer)
+        let answer = self.shared.runner.run(host, &self.table, job, output);
+        self.sensitive().unite(&sensitive.into_inner());
+        answer
     }
 
     fn sensitive(&self) -> MutexGuard<'_, Sensitive> {
@@ -257,22 +257,36 @@ impl Task {
     fn show(&self, host: &Host, answer: &Answer, output: &mut Output<'_>) {
         // Without output, there is no line for the task.
         if !answer.printed.is_empty() {
-            output.print(self.cut(host, &self.hide(&answer.printed)));
+            let shown = self.cut(host, "output", &answer.printed);
+            output.print(if shown.ends_with('\n') { shown } else { format!("{shown}\n") });
         }
-        for line in &answer.details {
-            output.relay(Stream::Stderr, format!("{}\n", self.hide(line)).as_bytes());
+        if !answer.more_errors.is_empty() {
+            let line = self.keep(host, "errors", &answer.more_errors, answer.more_errors.len());
+            output.relay(Stream::Stderr, format!("{line}\n").as_bytes());
         }
-        answer.warnings.iter().for_each(|warning| output.warning(self.hide(warning)));
-        answer.deprecations.iter().for_each(|text| output.warning(format!("deprecated: {}", self.hide(text))));
+        if !answer.details.is_empty() {
+            let shown = self.cut(host, "details", &answer.details.join("\n"));
+            output.relay(Stream::Stderr, format!("{shown}\n").as_bytes());
+        }
+        let deprecations = answer.deprecations.iter().map(|text| format!("deprecated: {text}"));
+        for (number, text) in answer.warnings.iter().cloned().chain(deprecations).enumerate() {
+            output.warning(self.cut(host, &format!("warning-{number}"), &text));
+        }
     }
 
-    /// Returns the beginning of a text that is too long for a terminal. The whole is then in a file.
-    fn cut(&self, host: &Host, text: &str) -> String {
+    /// Returns a text, or the beginning of one that is too long for a terminal. The whole is then in a file.
+    fn cut(&self, host: &Host, kind: &str, text: &str) -> String {
+        let text = self.hide(text);
         if text.len() <= LONGEST {
-            return text.to_owned();
+            return text;
         }
         let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
-        let name = format!("output/{}.txt", digest(&self.id));
+        format!("{}…\n{}", text.get(..end).unwrap_or_default(), self.keep(host, kind, &text, text.len() - end))
+    }
+
+    /// Saves a text to a file, and returns the line that names it and how much of the text was not shown.
+    fn keep(&self, host: &Host, kind: &str, text: &str, more: usize) -> String {
+        let name = format!("output/{}-{kind}.txt", digest(&self.id));
         let written = Tree::open(host.state_dir()).and_then(|state| {
             let place = state.place(Path::new(&name));
             place.create_folder()?;
@@ -282,7 +296,7 @@ impl Task {
             Ok(_) => format!("the rest is in {}", host.state_dir().join(name).display()),
             Err(error) => error.to_string(),
         };
-        format!("{}…\n{} bytes more: {rest}\n", text.get(..end).unwrap_or_default(), text.len() - end)
+        format!("{more} bytes more: {rest}")
     }
 
     /// Runs the module in check mode, to report if it would make the same changes again.

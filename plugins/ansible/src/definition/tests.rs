@@ -58,6 +58,7 @@ fn a_sensitive_argument_that_nobody_gives_is_doubted() {
     let doubts =
         |text: &str| toml::from_str::<Task>(&format!("name = \"x\"\nmodule = \"user\"\n{text}")).unwrap().doubts();
     assert!(doubts("args.password = \"x\"\nsensitive = [\"password\"]").is_empty());
+    assert!(doubts("expressions.password = \"x\"\nsensitive = [\"password\"]").is_empty());
     assert!(doubts("scrub.password = \"x\"\nsensitive = [\"password\"]").is_empty());
     let doubt = &doubts("args.password = \"x\"\nsensitive = [\"pasword\"]")[0];
     assert_eq!(doubt.to_string(), "sensitive: there is no argument \"pasword\"");

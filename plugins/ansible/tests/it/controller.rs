@@ -13,13 +13,14 @@ type Case = (&'static str, fn(Version));
 const TASKS: &str = "usr/share/holo/ansible";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         ("a directory is copied with the modes of the task", copies_tree),
         ("content is not copied into a directory", content_into_directory),
         ("names that are not Unicode do not fail a task", unusual_answers),
         ("a long answer is an answer, and long output is cut", long_answers),
         ("an object after the answer is a warning", stray_line),
         ("secret arguments are hidden before and after the first run", no_log),
+        ("the values of secret expressions are hidden", computed_secrets),
         ("renamed modules are found", redirects),
         ("changed_when and failed_when decide on the answer", conditions),
         ("registered values can be received", registered),
@@ -84,12 +85,26 @@ fn long_answers(version: Version) {
     let root = Root::new(version, &task("x", "local.test.crash", "args.how = 'long answer'")).with_own_collection();
     let said = root.apply(0);
     assert!(said.contains("\nlong\n"), "{} bytes", said.len());
-    root.define(&task("x", "local.test.crash", "args.how = 'long output'"));
-    let said = root.apply(0);
-    let rest = said.lines().find_map(|line| line.split_once("bytes more: the rest is in ROOT/")).map(|(_, path)| path);
-    let path = rest.unwrap_or_else(|| panic!("{} bytes", said.len()));
-    assert!(said.len() < 20_000, "{} bytes", said.len());
-    assert_eq!((root.0.read(path).to_string().len(), mode(&root, path)), (3_000_001, 0o600));
+    let cases = [
+        ("long output", 0, 3_000_001),
+        ("long failure", 1, 3_000_000),
+        ("long warning", 0, 3_000_000),
+        // Its long line has become several.
+        ("long error", 0, 3_000_033),
+    ];
+    for (how, status, length) in cases {
+        root.define(&task("x", "local.test.crash", &format!("args.how = '{how}'")));
+        let said = root.apply(status);
+        let rest =
+            said.lines().find_map(|line| line.split_once("bytes more: the rest is in ROOT/")).map(|(_, path)| path);
+        let path = rest.unwrap_or_else(|| panic!("{how}: {} bytes", said.len()));
+        assert!(said.len() < 20_000 && !said.contains("not shown"), "{how}: {} bytes", said.len());
+        assert_eq!((root.0.read(path).to_string().len(), mode(&root, path)), (length, 0o600), "{how}");
+    }
+    // The command of a failed module is shown as well.
+    root.define(&task("x", "command", "args.argv = ['python3', '-c', 'import sys; sys.exit(\"x\" * 3000000)']"));
+    let said = root.apply(1);
+    assert!(said.contains("bytes more: the rest is in ROOT/") && said.len() < 20_000, "{} bytes", said.len());
 }
 
 fn stray_line(version: Version) {
@@ -113,6 +128,20 @@ fn no_log(version: Version) {
         assert!(!said.contains("very secret"), "{verb}: {said}");
         assert!(verb != "scan" || said.contains("password = not in use"), "{verb}: {said}");
     }
+}
+
+/// The value of a sensitive argument is not known before the module is run.
+fn computed_secrets(version: Version) {
+    let lines = "vars.word = 'very {{ \"secret\" }}'\nexpressions._raw_params = '\"cat /\" ~ word'\nsensitive = ['_raw_params']";
+    let root = Root::new(version, &task("x", "command", lines));
+    let said = root.apply(1);
+    assert!(said.contains("!! ") && !said.contains("very secret"), "{said}");
+    let args = "args.how = 'hidden'\nvars.word = 'very {{ \"secret\" }}'\nexpressions = { hidden = 'word', password = '\"in use\"' }";
+    let root = Root::new(version, &task("x", "local.test.crash", args)).with_own_collection();
+    let (_, said) = root.holo(&["scan"]);
+    assert!(said.contains("password = (sensitive)") && !said.contains("in use"), "{said}");
+    let said = root.apply(0);
+    assert!(said.contains("hidden: (sensitive)\n"), "{said}");
 }
 
 fn redirects(version: Version) {

@@ -43,7 +43,7 @@ def main():
     how = [
         "raise", "exit", "no answer", "fail quietly", "kill", "kill parent", "flood", "sleep", "deaf", "leave", "words",
         "change always", "write to parent", "end late", "not a number", "surrogate", "long answer", "long output",
-        "object after answer", "hidden",
+        "object after answer", "hidden", "long failure", "long warning", "long error",
     ]
     module = AnsibleModule(
         argument_spec={
@@ -108,6 +108,12 @@ def main():
     if how == "long output":
         print("x" * 3000000)
         module.exit_json(changed=True, msg="done")
+    if how == "long failure":
+        module.fail_json(msg="x" * 3000000)
+    if how == "long warning":
+        module.exit_json(warnings=["x" * 3000000])
+    if how == "long error":
+        sys.stderr.write("shown\n" + "x" * 3000000 + "\nnot shown\n")
     if how == "object after answer":
         atexit.register(print, '{"failed": true}')
         module.exit_json(changed=True, msg="the answer")
