@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 /// The name of a test, and a test for a version.
 type Case = (&'static str, fn(Version));
@@ -258,10 +259,6 @@ fn script(version: Version) {
 }
 
 fn other_user(version: Version) {
-    if version.python().starts_with(env!("CARGO_MANIFEST_DIR").trim_end_matches("plugins/ansible")) {
-        // Others may not read the directory of the tests.
-        return;
-    }
     let id = "args.cmd = 'id -un >ROOT/work/who; printenv COLOUR HOME HOLO_SECRET >ROOT/work/environment; grep NoNewPrivs /proc/self/status >ROOT/work/privileges'";
     let lines = |more: &str| format!("become_user = 'nobody'\nenvironment = {{ COLOUR = 'blue' }}\n{more}");
     let copy = task("copy", "copy", &format!("args = {{ src = 'secret', dest = 'ROOT/work/copied' }}\n{}", lines("")));
@@ -270,6 +267,16 @@ fn other_user(version: Version) {
     fs::set_permissions(root.0.join("work"), fs::Permissions::from_mode(0o777)).unwrap();
     root.0.write(format!("{TASKS}/files/secret"), "for root\n");
     fs::set_permissions(root.0.join(format!("{TASKS}/files/secret")), fs::Permissions::from_mode(0o600)).unwrap();
+    if version.python() != Path::new("/usr/bin/python3") {
+        // Other users cannot enter the directory of the tests.
+        let python = version.python().display().to_string();
+        let script = "cp -r \"${1%/bin/*}\"/lib/python3*/site-packages \"$2\"";
+        let copied = root.0.run("sh", &["-c", script, "sh", &python, &root.here("ROOT/site")]);
+        assert!(copied.success(), "{copied}");
+        let words = "['/usr/bin/env', 'PYTHONPATH=ROOT/site', '/usr/bin/python3']";
+        let host = format!("[[host]]\nrespects_root = true\npython = {words}\n");
+        root.0.write(format!("{TASKS}/00-host.toml"), root.here(&host));
+    }
     root.apply(0);
     assert_eq!(root.0.read("work/who"), "nobody\n");
     assert_eq!(root.0.read("work/environment"), "blue\n/nonexistent\n");
