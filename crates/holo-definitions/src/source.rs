@@ -70,13 +70,13 @@ pub(crate) struct Source {
 }
 
 /// Returns a warning for an expression in a file that is not a template. Formats of Go, such as `{{.Names}}` for
-/// docker, are none.
+/// docker, are none. The values of `vars` are rendered later.
 fn unrendered(path: &Path, text: &str, rendered: bool) -> Option<Finding> {
     let has_expression = |line: &str| {
         let expression = line.split_once("{{").and_then(|(_, rest)| rest.split_once("}}")).map_or("", |(text, _)| text);
         let is_expression = expression.starts_with(|first: char| first.is_alphabetic() || " -_".contains(first))
             && !expression.split_whitespace().any(|word| word.starts_with('.'));
-        is_expression && !line.trim_start().starts_with('#')
+        is_expression && !["#", "vars.", "vars ", "vars="].iter().any(|start| line.trim_start().starts_with(start))
     };
     let number = text.lines().position(has_expression).filter(|_| !rendered)? + 1;
     let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template, or write {\\u007B to keep the braces";

@@ -120,4 +120,5 @@ fn expressions_in_plain_files_are_doubtful() {
     for other in ["{{", "docker ps --format {{.Names}}", "{{json .}}", "{{ range .Mounts }}", "find -exec x {} +"] {
         assert!(findings("x.toml", &format!("name = '{other}'\n")).is_empty(), "{other}");
     }
+    assert!(findings("x.toml", "vars.url = '{{ host }}/x'\nvars = { url = '{{ host }}/x' }\n").is_empty());
 }
