@@ -294,7 +294,7 @@ impl Call {
         let written = self.take_text("src").ok_or(ArrangementError::Missing { name: "src" })?;
         let path = facts.find(&written, "files")?;
         if path.is_dir() && (local_follow || !path.is_symlink()) {
-            return self.bring_tree(&path, written.ends_with('/'), local_follow);
+            return self.bring_tree(&path, written.ends_with('/'), local_follow, facts);
         }
         if self.args.get("mode").is_some_and(|mode| mode == "preserve") {
             self.args.insert("mode".to_owned(), mode_of(&path)?.into());
@@ -321,7 +321,13 @@ impl Call {
     }
 
     /// Copies a directory as Ansible's controller does: each file with `mode`, each directory with `directory_mode`.
-    fn bring_tree(&mut self, top: &Path, only_content: bool, follow: bool) -> Result<(), ArrangementError> {
+    fn bring_tree(
+        &mut self,
+        top: &Path,
+        only_content: bool,
+        follow: bool,
+        facts: &Facts<'_>,
+    ) -> Result<(), ArrangementError> {
         let mut dest = self.take_text("dest").ok_or(ArrangementError::Missing { name: "dest" })?;
         if !dest.ends_with('/') {
             dest.push('/');
@@ -341,7 +347,7 @@ impl Call {
             if has_directories {
                 args.insert("follow".to_owned(), false.into());
             }
-            let source = Some(Source::new(Content::File(from)));
+            let source = Some(Source::new(facts.content_of(from)?));
             self.tree.push(Step { module: ModuleName::builtin("copy"), args, source });
         }
         for name in tree.directories {
@@ -641,6 +647,28 @@ mod tests {
         ];
         assert_eq!(steps("top"), expected);
         assert_eq!(steps("top/")[1], step("copy", "deep/a", "0600"));
+        // Another user may not be able to read them.
+        let steps = below(here, "copy", &json!({"src": "top", "dest": "/d"}), true).unwrap().steps();
+        let contents: Vec<Content> = steps.into_iter().filter_map(|step| Some(step.source?.content)).collect();
+        assert_eq!(contents, [Content::Bytes(Vec::new()), Content::Bytes(Vec::new())]);
+    }
+
+    #[test]
+    fn the_body_of_a_request_is_a_local_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        std::fs::create_dir(here.join("files")).unwrap();
+        std::fs::write(here.join("files/a"), "x").unwrap();
+        let args = json!({"url": "http://localhost", "src": "a"});
+        let own = below(here, "uri", &args, false).unwrap();
+        let path = here.join("files/a").display().to_string();
+        assert_eq!(Value::Object(own.args), json!({"url": "http://localhost", "src": path}));
+        let other = below(here, "uri", &args, true).unwrap();
+        assert_eq!(other.source, Some(Source::new(Content::Bytes(b"x".to_vec()))));
+        assert!(other.args.get("src").is_none(), "{:?}", other.args);
+        let remote = json!({"url": "http://localhost", "src": "a", "remote_src": true});
+        assert_eq!(below(here, "uri", &remote, false).unwrap().args["src"], "a");
+        assert_eq!(below(here, "uri", &json!({"src": "b"}), false).err().unwrap(), "there is no b in HERE/files");
     }
 
     #[test]
