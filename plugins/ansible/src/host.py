@@ -397,7 +397,6 @@ class Expressions:
         self.environment = Environment(
             undefined=Undefined,
             trim_blocks=True,
-            keep_trailing_newline=True,
             extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
         )
         self.environment.globals.update(omit=self.omit, lookup=self.lookup, query=self.query, q=self.query)
@@ -441,7 +440,13 @@ class Expressions:
         single = SINGLE.match(value)
         if single:
             return self.value(single.group(1))
-        return self.environment.from_string(value).render(**self.scope)
+        return self.filled_in(self.environment, value)
+
+    def filled_in(self, environment, text):
+        """Renders a template. As in Ansible, the result ends with at least as many line breaks as the template."""
+        result = environment.from_string(text).render(**self.scope)
+        missing = (len(text) - len(text.rstrip("\n"))) - (len(result) - len(result.rstrip("\n")))
+        return result + "\n" * missing
 
     def with_backslashes(self, text):
         """Returns a template in which a backslash in a string stands for itself, as in variables and arguments of a playbook."""
@@ -488,8 +493,10 @@ class Expressions:
         import jinja2
 
         environment = self.environment.overlay(trim_blocks=source["trim"], lstrip_blocks=source["lstrip"])
-        environment.loader = jinja2.FileSystemLoader([source["folder"]])
-        return environment.from_string(source["from"]).render(**self.scope)
+        # As in a playbook, where this directory is that of the role.
+        folders = [os.path.join(self.folder, "templates"), self.folder, source["folder"]]
+        environment.loader = jinja2.FileSystemLoader(folders)
+        return self.filled_in(environment, source["from"])
 
     def lookup(self, name, *terms, **options):
         name = name.rpartition(".")[2]
