@@ -13,6 +13,7 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// If this variable is `all`, all cases are run.
@@ -21,6 +22,15 @@ const CASES: &str = include_str!("cases.toml");
 /// The timeout for a playbook with all cases.
 const LIMIT: Duration = Duration::from_secs(900);
 const TASKS: &str = "usr/share/holo/ansible";
+
+/// What modules import.
+const LIBRARIES: Need = Need::Trial("lxml and passlib for each Python", || {
+    let imports = |version: Version| {
+        let mut python = Command::new(version.python());
+        python.args(["-c", "import lxml, passlib"]).output().is_ok_and(|output| output.status.success())
+    };
+    VERSIONS.into_iter().filter(|version| version.need.is_met()).all(imports)
+});
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,13 +49,16 @@ struct Case {
     random: Vec<String>,
     #[serde(default)]
     ci: bool,
+    /// Whether the task fails. Otherwise it must succeed.
+    #[serde(default)]
+    fails: bool,
     /// Other keys of the task, which have the same names in a playbook.
     #[serde(flatten)]
     keys: Map<String, Value>,
 }
 
 /// The sources of the tasks: path, content, mode.
-const SOURCES: [(&str, &str, u32); 12] = [
+const SOURCES: [(&str, &str, u32); 15] = [
     ("files/motd", "hello\n", 0o640),
     ("files/tree/a", "a\n", 0o600),
     ("files/tree/deep/er/b", "b\n", 0o755),
@@ -64,6 +77,13 @@ const SOURCES: [(&str, &str, u32); 12] = [
         0o644,
     ),
     ("templates/blocks.j2", "a\n  {% if on %}\n  b\n  {% endif %}\nc", 0o644),
+    (
+        "templates/below/imports.j2",
+        "{% import 'templates/below/macros.j2' as m %}{% include 'blocks.j2' %}{{ m.x() }}\n",
+        0o644,
+    ),
+    ("templates/below/macros.j2", "{% macro x() %}X{% endmacro %}", 0o644),
+    ("templates/newline.j2", "{{ text }}\n", 0o644),
     ("templates/undefined.j2", "{{ nothing }}\n", 0o644),
     ("templates/include.j2", "{% include 'blocks.j2' %}\n{% set x = namespace(n=1) %}{{ x.n }}\n", 0o644),
 ];
@@ -75,7 +95,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let all = std::env::var(WHICH).is_ok_and(|which| which == "all");
     let name = if all { "all tasks" } else { "common tasks" };
     let trial = |version: Version| {
-        let needs = [version.need, COLLECTIONS, Need::Root, Need::Program("openssl")];
+        let needs = [version.need, COLLECTIONS, Need::Root, Need::Program("openssl"), Need::Program("getfattr")];
+        let needs = [&needs[..], if all { &[LIBRARIES] } else { &[] }].concat();
         let name = format!("{name} have the same effect as with ansible-playbook, with {}", version.name);
         trial_of(&name, &needs, move || compare(version, all))
     };
@@ -119,8 +140,11 @@ fn compare(version: Version, all: bool) {
                 (theirs.get(name).copied().unwrap_or("absent"), ours.get(name).copied().unwrap_or("failed"));
             let (state, own_state) = (state(&root, "theirs", name, case), state(&root, "ours", name, case));
             // A refused definition has no result. Ansible does not say what it would do if it skips a task in check mode.
-            let is_same = theirs == ours || theirs == "skipped";
-            if !is_same || state != own_state {
+            // Otherwise it skips what exists already.
+            let is_same = theirs == ours || (theirs == "skipped" && (phase == "check" || ours == "unchanged"));
+            let is_expected =
+                if phase == "apply" { case.fails == (theirs == "failed") } else { case.fails || theirs != "failed" };
+            if !is_same || !is_expected || state != own_state {
                 let args = Value::Object(case.args.clone());
                 let _ = write!(differences, "{phase} {name} {} {args}: {theirs}, here {ours}", case.module);
                 let _ = if state == own_state {
@@ -130,8 +154,20 @@ fn compare(version: Version, all: bool) {
                 };
             }
         }
+        let (attributes, own_attributes) = (attributes(&root, "theirs"), attributes(&root, "ours"));
+        if attributes != own_attributes {
+            let _ = writeln!(differences, "{phase}: {attributes}\nhere {own_attributes}");
+        }
     }
     assert!(differences.is_empty(), "{differences}\n{}", root.0.path().display());
+}
+
+/// Returns the ACLs and other attributes of all files.
+fn attributes(root: &Root, side: &str) -> String {
+    let script = format!("cd ROOT/{side}; getfattr -R -P -h -d -e hex -m '^user[.]|^system[.]posix_acl' .");
+    let run = root.0.run("sh", &["-c", &root.here(&script)]);
+    assert!(run.success(), "{run}");
+    run.stdout_lossy().to_string()
 }
 
 fn write_sources(folder: &Path) {
