@@ -3,14 +3,17 @@
 use crate::ansible::{Version, with_each};
 use holo_testing::{Need, Run, ScratchRoot, binaries};
 use libtest_mimic::Trial;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 const ROLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/from-ansible/roles/site");
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/from-ansible.md");
 const RESOURCES: &str = "out/etc/holo/resources/ansible";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = with_each("a role is imported, and has the same result as before", &[Need::Root], same_result);
+    trials.extend(with_each("the guide shows what is to do as it is", &[], guide_example));
     trials.extend(with_each("an imported playbook has the same effect", &[Need::Root], same_effect));
     trials.extend(with_each("verifying names what differs from the playbook", &[Need::Root], different));
     trials.extend(with_each("tasks that cannot be imported are marked", &[], marked));
@@ -35,7 +38,12 @@ fn same_result(version: Version) {
     let said = run.stdout_lossy();
     assert!(said.starts_with("8 tasks: 8 imported, 0 to do\n"), "{run}");
     assert!(run.success() && said.contains("8 of 8 tasks"), "{run}");
+    let guide = fs::read_to_string(GUIDE).unwrap();
+    assert!(said.lines().all(|line| guide.contains(&format!("    {line}\n"))), "{run}");
     let definitions = root.read(format!("{RESOURCES}/10-site.toml")).to_string();
+    let excerpt = guide.split("the last\nfour:\n\n").nth(1).unwrap().split("\n\n- ").next().unwrap();
+    let excerpt: Vec<&str> = excerpt.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    assert!(definitions.ends_with(&format!("\n{}\n", excerpt.join("\n"))), "{definitions}");
     for expected in [
         "name = \"Create the directories (uploads)\"\nmodule = \"ansible.builtin.file\"\nargs.path = \"/srv/site/uploads\"",
         "when = [\"certificate.stat.exists\"]",
@@ -45,6 +53,24 @@ fn same_result(version: Version) {
     }
     assert!(root.read("out/etc/holo/data/common.toml").to_string().contains("site_port = 8080\n"));
     assert!(root.exists(format!("{RESOURCES}/templates/site.conf.j2")));
+}
+
+/// The example of the guide for tasks that are to do.
+fn guide_example(version: Version) {
+    let root = ScratchRoot::new();
+    let copied = root.run("cp", &["-r", ROLE, &root.join("site").display().to_string()]);
+    assert!(copied.success(), "{copied}");
+    let tasks = root.read("site/tasks/main.yml").to_string();
+    let name = "- name: Look for a certificate\n";
+    root.write("site/tasks/main.yml", tasks.replace(name, &format!("{name}  delegate_to: monitor\n")));
+    let run = import(&root, version, &root.join("site"), &[]);
+    let guide = fs::read_to_string(GUIDE).unwrap();
+    assert!(run.status == Some(3) && guide.contains(&format!("\n    {}", run.stdout_lossy())), "{run}");
+    let definitions = root.read(format!("{RESOURCES}/10-site.toml")).to_string();
+    let comments = guide.lines().filter_map(|line| line.strip_prefix("    # TODO"));
+    let comments: Vec<&str> = comments.collect();
+    assert_eq!(comments.len(), 2, "{guide}");
+    assert!(comments.iter().all(|text| definitions.contains(&format!("# TODO{text}\n"))), "{definitions}");
 }
 
 /// What a playbook does in ways that are easily lost. Each task that depends on one of them changes something only if it works.
