@@ -4,7 +4,7 @@
 //! `cases.toml` has the tasks. Every test run includes those marked `ci`; `HOLO_TEST_ANSIBLE=all` includes all.
 
 use crate::ansible::{COLLECTIONS, Root, VERSIONS, Version, collections, host};
-use holo_testing::{Need, trial_of};
+use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,6 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// If this variable is `all`, all cases are run.
@@ -25,10 +24,8 @@ const TASKS: &str = "usr/share/holo/ansible";
 
 /// What modules import.
 const LIBRARIES: Need = Need::Trial("lxml and passlib for each Python", || {
-    let imports = |version: Version| {
-        let mut python = Command::new(version.python());
-        python.args(["-c", "import lxml, passlib"]).output().is_ok_and(|output| output.status.success())
-    };
+    let script = ["-c", "import lxml, passlib"];
+    let imports = |version: Version| ScratchRoot::new().run(version.python(), &script).success();
     VERSIONS.into_iter().filter(|version| version.need.is_met()).all(imports)
 });
 
