@@ -337,3 +337,46 @@ mod runs {
         assert_eq!(state.idle_run().unwrap().as_deref(), Some("idle 2"));
     }
 }
+
+mod generations {
+    use super::*;
+    use crate::Input;
+
+    fn input(path: &str, value: &str) -> Input {
+        Input { path: path.into(), value: value.to_owned(), content: Some(value.repeat(2)), stamp: None }
+    }
+
+    fn values(state: &Database, generation: u32) -> Vec<(BString, String)> {
+        state.inputs(generation).unwrap().into_iter().map(|input| (input.path, input.value)).collect()
+    }
+
+    #[test]
+    fn inputs_of_earlier_generations_stay_until_these_are_removed() {
+        let (_folder, state) = state();
+        assert_eq!((state.next_generation().unwrap(), state.inputs(1).unwrap()), (1, Vec::new()));
+        state.add_generation(1, "first", &[], &[input("a", "1"), input("b", "1"), input("c", "1")]).unwrap();
+        state.add_generation(2, "second", &["b".into()], &[input("a", "2")]).unwrap();
+        state.add_generation(3, "third", &[], &[input("a", "3"), input("b", "3")]).unwrap();
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(BString, String)> {
+            pairs.iter().map(|(path, value)| ((*path).into(), (*value).to_owned())).collect()
+        };
+        assert_eq!(values(&state, 1), pairs(&[("a", "1"), ("b", "1"), ("c", "1")]));
+        assert_eq!(values(&state, 2), pairs(&[("a", "2"), ("c", "1")]));
+        assert_eq!(values(&state, 3), pairs(&[("a", "3"), ("b", "3"), ("c", "1")]));
+
+        state.stamp_inputs(&[("a".into(), Some(b"x".to_vec()))]).unwrap();
+        let stamps = |generation| -> Vec<Option<Vec<u8>>> {
+            state.inputs(generation).unwrap().into_iter().map(|input| input.stamp).collect()
+        };
+        assert_eq!((stamps(3), stamps(2)), (vec![Some(b"x".to_vec()), None, None], vec![None, None]));
+
+        state.remove_generations(&[1]).unwrap();
+        assert_eq!(state.generations().unwrap(), [(2, "second".to_owned()), (3, "third".to_owned())]);
+        assert_eq!(values(&state, 2), pairs(&[("a", "2"), ("c", "1")]));
+        let mut contents = state.input_contents().unwrap();
+        contents.sort();
+        assert_eq!(contents, ["11", "22", "33"], "a and b of the first are gone");
+        state.remove_generations(&[2, 3]).unwrap();
+        assert_eq!(state.next_generation().unwrap(), 4, "numbers are not reused");
+    }
+}
