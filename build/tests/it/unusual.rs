@@ -42,11 +42,11 @@ fn packages_without_files_are_valid() {
     assert!(required.iter().all(|line| shown.contains(line)), "{shown}");
 }
 
-/// The number of files of the largest package, by default 100,000.
+/// The number of files of the largest package, by default 20,000.
 const FILES: &str = "HOLO_TEST_FILES";
 
 fn very_many_files_are_packaged() {
-    let files = env::var(FILES).map_or(100_000, |files| files.parse().unwrap());
+    let files = env::var(FILES).map_or(20_000, |files| files.parse().unwrap());
     let mut text = BASE.to_owned();
     for number in 0..files {
         let _ = write!(text, "[[file]]\npath = '/srv/{}/{number}'\ncontent = '{number}'\n", number % 97);

@@ -120,15 +120,20 @@ pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, S
 /// The environment variable that makes [`everywhere`] skip no call.
 const EVERY_CALL: &str = "HOLO_TEST_EVERY_CALL";
 
-/// Goes through these calls and their numbers as long as `once` returns true. Returns the number of such calls.
+/// Goes through these calls and their numbers as long as `once` returns true. Returns the number of such calls, rounded up to the next
+/// number that was tried.
 ///
-/// Programs repeat the same few steps, so by default the distance between the numbers grows by an eighth after the
-/// first eight.
+/// Programs repeat the same few steps, so by default the distance between the numbers grows by a third.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> usize {
     let skips = std::env::var_os(EVERY_CALL).is_none();
-    let next = |&number: &usize| Some(number + 1 + if skips { number / 8 } else { 0 });
-    let mut last = |call: &&str| std::iter::successors(Some(1), next).take_while(|&number| once(call, number)).last();
-    calls.iter().filter_map(&mut last).sum()
+    let mut count = |call: &&str| {
+        let mut number = 1;
+        while once(call, number) {
+            number += 1 + if skips { number / 3 } else { 0 };
+        }
+        number - 1
+    };
+    calls.iter().map(&mut count).sum()
 }
 
 fn remove(path: &Path) {
