@@ -2,9 +2,9 @@
 //!
 //! It consists of the names and stamps of files and directories. Contents are not read, as a file that is written to gets another stamp.
 //!
-//! Shared overlays have no stamps, only inodes: there may be very many, and a package manager replaces them by other files. If one is
-//! written to in place, no entity appears or disappears. All other inputs have stamps: an empty file of the administrator can hide an
-//! entity, and an SSH key that is being written looks like a removed one.
+//! Shared overlays and templates have no stamps, only inodes: there may be very many, and a package manager replaces them by other files.
+//! If one is written to in place, no entity appears or disappears. All other inputs have stamps: an empty file of the administrator can
+//! hide an entity, and an SSH key that is being written looks like a removed one.
 //!
 //! Files elsewhere that definitions name are not covered.
 
@@ -25,8 +25,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// The depth of the directories of plugins in the directory of all resource directories. They may be symlinks.
 const PLUGINS: usize = 1;
 
-/// The plugin whose subdirectories contain overlays.
-const OVERLAYS: &str = "files";
+/// The plugins whose subdirectories only contain contents of files.
+const CONTENTS: [&str; 2] = ["files", "scaffold"];
 
 /// The inputs that a fingerprint covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ struct Tree {
     depth: usize,
     /// The depth down to which symlinks to directories are followed.
     follow: usize,
-    /// The directory in whose subdirectories files have no stamps.
-    unstamped: Option<PathBuf>,
+    /// The directories in whose subdirectories files have no stamps.
+    unstamped: Vec<PathBuf>,
 }
 
 /// Walks through a tree.
@@ -96,10 +96,10 @@ impl Fingerprint {
     fn take_now(root: &Root, extent: Extent) -> Fingerprint {
         const ALL: usize = usize::MAX;
         let depth = if extent == Extent::All { ALL } else { PLUGINS };
-        let tree = |path, depth, follow| Tree { path, depth, follow, unstamped: None };
+        let tree = |path, depth, follow| Tree { path, depth, follow, unstamped: Vec::new() };
         let own = tree(root.own_resources(), depth, PLUGINS);
         let shared = tree(root.resources(), depth, PLUGINS);
-        let shared = Tree { unstamped: Some(shared.path.join(OVERLAYS)), ..shared };
+        let shared = Tree { unstamped: CONTENTS.map(|plugin| shared.path.join(plugin)).into(), ..shared };
         let generators = tree(root.generators(), ALL, 0);
         let followed = FOLLOWED.map(|below| tree(root.input(below), ALL, ALL));
         let mut directories = BTreeMap::new();
@@ -149,8 +149,8 @@ impl Walker<'_> {
             return Ok(None);
         }
         listing.add(OsStr::new(""), Some(&own));
-        let is_stamped =
-            !self.tree.unstamped.as_deref().is_some_and(|overlays| path != overlays && path.starts_with(overlays));
+        let is_unstamped = |above: &PathBuf| path != above && path.starts_with(above);
+        let is_stamped = !self.tree.unstamped.iter().any(is_unstamped);
         let mut subdirectories = Vec::new();
         while let Some(entry) = directory.read() {
             let entry = entry?;
