@@ -36,7 +36,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The version of the schema, kept as `PRAGMA user_version`.
 const VERSION: i64 = 1;
@@ -328,7 +329,15 @@ impl Database {
             transaction.commit()?;
             Ok(connection)
         };
-        let connection = create().map_err(|error| self.error(error))?;
+        let begun = Instant::now();
+        let connection = loop {
+            match create() {
+                // SQLite does not wait for a lock when it changes the mode of the journal, because two processes that hold a read lock
+                // would wait for each other.
+                Err(error) if is_busy(&error) && begun.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(1)),
+                created => break created.map_err(|error| self.error(error))?,
+            }
+        };
         *self.connection.borrow_mut() = Some(connection);
         self.opened.set(Some((created.dev(), created.ino())));
         self.durability.set(None);
@@ -370,6 +379,10 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
         }
     }
     Ok(true)
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 fn is_unwritable(error: &rusqlite::Error) -> bool {

@@ -212,19 +212,33 @@ fn database_removed_by_another_process_is_opened_again() {
 
 #[test]
 fn concurrent_writers_lose_no_record() {
-    let (folder, state) = state();
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let state = Database::new(folder.path().join("state.db"));
+    // The first writes matter most, because all of them find no database and create it.
+    for (round, records) in std::iter::repeat_n(1, 100).chain([50]).enumerate() {
+        let (folder, state) = state();
+        let barrier = std::sync::Barrier::new(5);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let state = Database::new(folder.path().join("state.db"));
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    for number in 0..records {
+                        let key = format!("{thread}-{number}");
+                        state.write_records(&[record("p", &key, Some("1"))], Durability::Process).unwrap();
+                    }
+                });
+            }
+            let reader = Database::read_only(folder.path().join("state.db"));
+            let barrier = &barrier;
             scope.spawn(move || {
-                for number in 0..50 {
-                    let key = format!("{thread}-{number}");
-                    state.write_records(&[record("p", &key, Some("1"))], Durability::Process).unwrap();
+                barrier.wait();
+                for _ in 0..20 {
+                    reader.record_keys("p").unwrap();
                 }
             });
-        }
-    });
-    assert_eq!(state.record_keys("p").unwrap().len(), 200);
+        });
+        assert_eq!(state.record_keys("p").unwrap().len(), 4 * records, "round {round}");
+    }
 }
 
 #[test]
