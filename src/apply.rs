@@ -2,7 +2,8 @@
 
 mod blocked;
 mod holds;
-pub mod in_order;
+mod in_order;
+mod outcome;
 
 use crate::diff::preview::Preview;
 use crate::diff::view::View;
@@ -23,10 +24,11 @@ use blocked::Blocked;
 use bstr::{BStr, BString};
 use holds::Hold;
 use holo_events::Tally;
-use holo_protocol::{FilePair, Message, Sent};
+use holo_protocol::{FilePair, Message};
 use holo_state::StateError;
-use in_order::{Ended, InOrder, Work};
+use in_order::{InOrder, Work};
 use jiff::Zoned;
+use outcome::{Outcome, Rules, Said};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use std::{iter, mem};
@@ -217,20 +219,21 @@ impl<'a> Walk<'a> {
         }
         let pending = able.iter().map(|&entity| self.pending_before(entity)).collect();
         let request = Request { task, previews: self.previews(&able)?, pending, hold };
-        let ended = self.work_with(&able, request, reporter)?;
-        for (&entity, ended) in able.iter().zip(ended) {
-            self.ends[entity] = Some(ended.end);
+        let outcomes = self.work_with(&able, request, reporter)?;
+        for (&entity, outcome) in able.iter().zip(outcomes) {
+            let end = outcome.end();
+            self.ends[entity] = Some(end);
             if hold.is_some() {
                 // Whatever the check reports, no refresh has become due or was done.
                 continue;
             }
-            if self.task == Task::Check && ended.end == End::Pending {
+            if self.task == Task::Check && end == End::Pending {
                 self.pending.insert(self.entities[entity].plugin);
             }
             if let Some(values) = &mut self.values {
-                values.note(self.entities[entity].id(), &ended.kept, ended.end == End::Changed);
+                values.note(self.entities[entity].id(), &outcome.kept, end == End::Changed);
             }
-            self.note_refreshes(entity, &ended);
+            self.note_refreshes(entity, &outcome);
         }
         self.keep_values(Values::write, reporter);
         if self.task == Task::Check { Ok(()) } else { self.refreshes.record() }
@@ -279,10 +282,11 @@ impl<'a> Walk<'a> {
         } else {
             // The requirement is not applied, so force does not matter.
             let forces = mem::take(&mut self.forces);
-            let ended = self.work(&[entity], Task::Check, &mut Silence)?;
+            let outcomes = self.work(&[entity], Task::Check, &mut Silence)?;
+            let end = |outcome: &Outcome<'_>| if outcome.is_unknown() { End::Unchanged } else { outcome.end() };
             self.forces = forces;
             // If the plugin cannot tell, do not hold back the dependents.
-            ended.first().map_or(End::Pending, |ended| if ended.is_unknown { End::Unchanged } else { ended.end })
+            outcomes.first().map_or(End::Pending, end)
         };
         self.ends[entity] = Some(end);
         Ok(end)
@@ -299,7 +303,7 @@ struct Request<'a> {
     hold: Option<Hold>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     /// Requests previews of these entities from their plugin.
     fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
         let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
@@ -312,7 +316,12 @@ impl Walk<'_> {
         Ok(pairs.into_iter().zip(&jobs).map(load).collect())
     }
 
-    fn work(&mut self, set: &[EntityIndex], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, FatalError> {
+    fn work(
+        &mut self,
+        set: &[EntityIndex],
+        task: Task,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Vec<Outcome<'a>>, FatalError> {
         self.work_with(set, Request { task, pending: Vec::new(), previews: Vec::new(), hold: None }, reporter)
     }
 
@@ -320,16 +329,18 @@ impl Walk<'_> {
     fn work_with(
         &mut self,
         set: &[EntityIndex],
-        request: Request<'_>,
+        request: Request<'a>,
         reporter: &mut dyn Reporter,
-    ) -> Result<Vec<Ended>, FatalError> {
+    ) -> Result<Vec<Outcome<'a>>, FatalError> {
         let Request { task, pending, previews, hold } = request;
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
         let renewed = self.renew(set)?;
         let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
         // A set may contain hundreds of thousands of entities.
-        let (mut jobs, mut works) = (Vec::with_capacity(set.len()), Vec::with_capacity(set.len()));
+        let room = set.len();
+        let (mut jobs, mut works, mut outcomes) =
+            (Vec::with_capacity(room), Vec::with_capacity(room), Vec::with_capacity(room));
         let mut pending = pending.into_iter().chain(iter::repeat(None));
         // Other plugins need not declare what a change provides, such as the files of a package.
         let may_be_brought = self.pending.iter().any(|&plugin| plugin != first.plugin);
@@ -338,77 +349,39 @@ impl Walk<'_> {
             let before = pending.next().flatten();
             let (refresh, pending) = (self.refreshes.is_due(id), may_be_brought || before.is_some());
             jobs.push(Job { id, refresh, pending, received, wanted, renewed });
-            works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id), before));
+            works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id)));
+            outcomes.push(Outcome::new(task, before));
         }
         // An entity on hold could not be forced either.
-        let forces = self.forces || hold.is_some();
+        let rules = Rules { task, forces: self.forces || hold.is_some(), view: self.view };
         let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
-        let mut in_order = InOrder::new(works, task, self.view, reporter)
-            .with_force(forces)
-            .with_previews(previews)
-            .held_back(explained);
-        let mut outbox = Outbox::new(set, task == Task::Check && self.task != Task::Check);
+        let mut in_order = InOrder::new(works, rules, explained, previews, reporter);
         let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);
+        let walk_checks = self.task == Task::Check;
         let mut written = Ok(());
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
-            if let Some(values) = outbox.take(index, &progress)
-                && let Some(&entity) = entities.get(index)
-                && written.is_ok()
-            {
-                sent.take(entity.id(), entity.plugin_id(), &values.sent);
-                if self.task != Task::Check {
-                    if values.may_have_changed {
-                        refreshes.send(entity.id(), &values.sent);
+            let (Some(outcome), Some(&entity)) = (outcomes.get_mut(index), entities.get(index)) else { return };
+            match progress {
+                Progress::Burst { is_over } => return in_order.burst(is_over),
+                Progress::Waiting(time) => return in_order.waiting(index, time),
+                _ => {}
+            }
+            let said = outcome.take(progress, entity.id(), rules);
+            // An entity that an apply only checks does not have the values that depend on a change.
+            let has_values = outcome.is_untouched() || walk_checks || task != Task::Check;
+            if matches!(said, Said::Done) && has_values && !outcome.sent.is_empty() && written.is_ok() {
+                sent.take(entity.id(), entity.plugin_id(), &outcome.sent);
+                if !walk_checks {
+                    if !outcome.is_untouched() {
+                        refreshes.send(entity.id(), &outcome.sent);
                     }
                     // Written now, so that a kill before the other entities are finished does not lose it.
                     written = sent.record().and_then(|()| refreshes.record());
                 }
             }
-            in_order.take(index, progress);
+            in_order.take(index, said, outcome);
         })?;
         written?;
-        Ok(in_order.ends())
-    }
-}
-
-/// Gathers the values of each entity until it is finished.
-struct Outbox {
-    entities: Vec<Gathered>,
-    /// Whether the entities are only checked, in which case values that depend on a change are dropped.
-    only_looks: bool,
-}
-
-#[derive(Clone, Default)]
-struct Gathered {
-    sent: Vec<Sent>,
-    is_unchanged: bool,
-}
-
-/// The values that an entity has sent.
-struct SentTogether {
-    sent: Vec<Sent>,
-    /// Whether the entity may have changed: false if its plugin reported that it is unchanged.
-    may_have_changed: bool,
-}
-
-impl Outbox {
-    fn new(set: &[EntityIndex], only_looks: bool) -> Outbox {
-        Outbox { entities: vec![Gathered::default(); set.len()], only_looks }
-    }
-
-    /// Takes a message about the entity with this index. Returns its values when it has finished successfully.
-    fn take(&mut self, index: usize, progress: &Progress<'_>) -> Option<SentTogether> {
-        let gathered = self.entities.get_mut(index)?;
-        match progress {
-            Progress::Message(Message::Send(sent)) => gathered.sent.push(sent.clone()),
-            Progress::Message(Message::NotChanged) => gathered.is_unchanged = true,
-            Progress::Failed(_) => gathered.sent.clear(),
-            Progress::Done if !gathered.sent.is_empty() && (gathered.is_unchanged || !self.only_looks) => {
-                let Gathered { sent, is_unchanged } = mem::take(gathered);
-                return Some(SentTogether { sent, may_have_changed: !is_unchanged });
-            }
-            _ => {}
-        }
-        None
+        Ok(outcomes)
     }
 }

@@ -1,6 +1,5 @@
 //! The plugins of a run, behind one interface for both protocol versions.
 
-mod adoption;
 mod error;
 pub mod handshake;
 mod identity;
@@ -13,13 +12,14 @@ use crate::host::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
-use holo_protocol::session::{Operation, Stream};
-use holo_protocol::{API_VERSION_4, Candidate, FilePair, ScanLimit, Span};
+use holo_protocol::session::{Answer, Operation, Received, Request, Stream, Wanted};
+use holo_protocol::{API_VERSION_4, AdoptMessage, Candidate, FilePair, ScanLimit, Span, Text};
 use identity::Identity;
 use process::StartError;
-use std::path::Path;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-pub use adoption::{Adopted, Adoption};
 pub use error::{OperationError, PluginError, check_status};
 pub use identity::{Directories, RunOptions};
 pub use process::Failure;
@@ -65,6 +65,11 @@ impl Plugin {
         self.identity.api_version() >= API_VERSION_4
     }
 
+    /// Returns true if the plugin supports an optional operation.
+    fn supports(&self, operation: Operation) -> bool {
+        self.identity.handshake.info.operations.contains(&operation)
+    }
+
     /// Returns true if the plugin can limit a scan in this way.
     #[must_use]
     pub fn can_limit(&self, limit: ScanLimit<'_>) -> bool {
@@ -75,7 +80,7 @@ impl Plugin {
             ScanLimit::Prefix(_) => is_session,
             ScanLimit::Neighbours { .. } => is_session && info.finds_neighbours,
         };
-        info.limits_scan && can_say
+        info.operations.contains(&Operation::Scan) && can_say
     }
 
     /// Tells the plugin that no more requests follow, so that a session can shut down before it is waited for.
@@ -97,13 +102,13 @@ impl Plugin {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<OutlinedReport, OperationError> {
         let mut report = ReportReader::new(self.identity.api_version());
-        let on_report = &mut |piece: &[u8]| report.take(piece);
-        let limit = limit.filter(|&limit| self.can_limit(limit));
-        let answer = match &mut self.transport {
-            Transport::Processes => processes::scan(&self.identity, limit, interrupt, on_report, on_output),
-            Transport::Session(session) => session.scan(&self.identity, limit, interrupt, on_report, on_output),
-        };
-        answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))?;
+        let request = Request::scan(limit.filter(|&limit| self.can_limit(limit)));
+        let asked = self.ask(request, interrupt, &mut |answer| match answer {
+            Answer::Report { text, .. } => report.take(text.as_bstr()),
+            Answer::Output { stream, text, .. } => on_output(stream, text.as_bstr()),
+            _ => {}
+        });
+        asked.map_err(|error| error.during(|| format!("the scan of {}", self.id)))?;
         Ok(report.finish().map_err(PluginError::Report)?)
     }
 
@@ -137,14 +142,24 @@ impl Plugin {
     /// # Errors
     /// Only what ends the run.
     pub fn preview(&mut self, jobs: &[Job<'_>], interrupt: &Interrupt) -> Result<Vec<Option<FilePair>>, FatalError> {
-        match &mut self.transport {
-            _ if self.identity.api_version() < API_VERSION_4 => Ok(vec![None; jobs.len()]),
-            Transport::Processes => {
-                jobs.iter().map(|job| processes::preview(&self.identity, job.id, interrupt)).collect()
+        let (size, can_preview) = match self.transport {
+            Transport::Processes => (1, self.identity.api_version() >= API_VERSION_4),
+            Transport::Session(_) => (jobs.len(), self.supports(Operation::Preview)),
+        };
+        let mut pairs = HashMap::new();
+        for together in jobs.chunks(size.max(1)).filter(|_| can_preview) {
+            let asked = self.ask(jobs_request(Operation::Preview, together), interrupt, &mut |answer| {
+                if let Some(pair) = FilePair::from_answer(&answer)
+                    && let Answer::Diff { entity, .. } = answer
+                {
+                    pairs.insert(entity.0, pair);
+                }
+            });
+            if let Err(OperationError::Fatal(fatal)) = asked {
+                return Err(fatal);
             }
-            Transport::Session(_) if !self.identity.handshake.info.preview => Ok(vec![None; jobs.len()]),
-            Transport::Session(session) => session.preview(&self.identity, jobs, interrupt),
         }
+        Ok(jobs.iter().map(|job| pairs.remove(job.id)).collect())
     }
 
     /// Requests the plugin's own diagnoses, beyond those of its entities, as lines. Empty if the plugin does not
@@ -157,11 +172,11 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
-        if !self.identity.handshake.info.doctor {
+        if !self.supports(Operation::Doctor) {
             return Ok(Vec::new());
         }
-        self.report(Operation::Doctor, &[], interrupt, on_output)
-            .map_err(|error| error.during(|| format!("the doctor of {}", self.id)))
+        let answered = self.collect(Request::new(0, Operation::Doctor), interrupt, on_output);
+        Ok(answered.map_err(|error| error.during(|| format!("the doctor of {}", self.id)))?.text)
     }
 
     /// Runs the health checks of these entities. Returns lines with the health of the entities that have checks.
@@ -174,32 +189,13 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
-        if !self.identity.handshake.info.health || ids.is_empty() {
+        if !self.supports(Operation::Health) || ids.is_empty() {
             return Ok(Vec::new());
         }
-        self.report(Operation::Health, ids, interrupt, on_output)
-            .map_err(|error| error.during(|| format!("the health checks of {}", self.id)))
-    }
-
-    /// Requests lines other than results of entities, optionally for these entities only.
-    fn report(
-        &mut self,
-        operation: Operation,
-        ids: &[BString],
-        interrupt: &Interrupt,
-        on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Vec<u8>, OperationError> {
-        let mut lines = Vec::new();
-        let on_report = &mut |piece: &[u8]| lines.extend_from_slice(piece);
-        match &mut self.transport {
-            Transport::Processes => {
-                processes::report(&self.identity, operation, ids, interrupt, on_report, on_output)?;
-            }
-            Transport::Session(session) => {
-                session.report(&self.identity, operation, ids, interrupt, on_report, on_output)?;
-            }
-        }
-        Ok(lines)
+        let entities = ids.iter().cloned().map(Text).collect();
+        let request = Request { entities, ..Request::new(0, Operation::Health) };
+        let answered = self.collect(request, interrupt, on_output);
+        Ok(answered.map_err(|error| error.during(|| format!("the health checks of {}", self.id)))?.text)
     }
 
     /// Requests the two files that show an entity's difference, if there is one.
@@ -212,11 +208,8 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Option<FilePair>, OperationError> {
-        let answer = match &mut self.transport {
-            Transport::Processes => processes::diff(&self.identity, id, interrupt, on_output),
-            Transport::Session(session) => session.diff(&self.identity, id, interrupt, on_output),
-        };
-        answer.map_err(|error| error.during(|| id.to_string()))
+        let answered = self.collect(entity_request(Operation::Diff, id), interrupt, on_output);
+        Ok(answered.map_err(|error| error.during(|| id.to_string()))?.files)
     }
 
     /// Requests the origin of each line of an entity's file. Empty if the plugin does not support the operation.
@@ -230,13 +223,12 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<Span>, OperationError> {
-        let answer = match &mut self.transport {
-            _ if !self.identity.handshake.info.blames => Ok(Vec::new()),
-            Transport::Processes => processes::blame(&self.identity, id, path, interrupt, on_output),
-            Transport::Session(session) => session.blame(&self.identity, id, path, interrupt, on_output),
-        };
-        let text = answer.map_err(|error| error.during(|| id.to_string()))?;
-        Ok(Span::parse_all(&text).collect())
+        if !self.supports(Operation::Blame) {
+            return Ok(Vec::new());
+        }
+        let request = Request { path: Some(path_text(path)), ..entity_request(Operation::Blame, id) };
+        let answered = self.collect(request, interrupt, on_output);
+        Ok(Span::parse_all(&answered.map_err(|error| error.during(|| id.to_string()))?.text).collect())
     }
 
     /// Starts a process that reports changes to the plugin's entities, if the plugin supports it.
@@ -257,7 +249,7 @@ impl Plugin {
     /// Returns true if the plugin supports candidates and adoption.
     #[must_use]
     pub fn adopts(&self) -> bool {
-        self.identity.handshake.info.adopts
+        self.supports(Operation::Adopt)
     }
 
     /// Returns its cache directory for this run.
@@ -275,12 +267,9 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<Candidate>, OperationError> {
-        let answer = match &mut self.transport {
-            Transport::Processes => processes::candidates(&self.identity, interrupt, on_output),
-            Transport::Session(session) => session.candidates(&self.identity, interrupt, on_output),
-        };
-        let text = answer.map_err(|error| error.during(|| format!("the search of {}", self.id)))?;
-        Ok(Candidate::parse_all(&text).collect())
+        let answered = self.collect(Request::new(0, Operation::Adopt), interrupt, on_output);
+        let answered = answered.map_err(|error| error.during(|| format!("the search of {}", self.id)))?;
+        Ok(Candidate::parse_all(&answered.text).collect())
     }
 
     /// Requests resource files that describe the current state of an entity or path.
@@ -293,10 +282,118 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Adopted, OperationError> {
-        let answer = match &mut self.transport {
-            Transport::Processes => processes::adopt(&self.identity, adoption, interrupt, on_output),
-            Transport::Session(session) => session.adopt(&self.identity, adoption, interrupt, on_output),
+        let Adoption { id, directory, resolved, with } = adoption;
+        let request = Request {
+            adopt_dir: Some(path_text(directory)),
+            adopt_resolved: resolved.map(path_text),
+            adopt_with: with.iter().cloned().map(Text).collect(),
+            ..entity_request(Operation::Adopt, id)
         };
-        answer.map_err(|error| error.during(|| adoption.id.to_string()))
+        let answered = self.collect(request, interrupt, on_output);
+        let Answered { text, messages, .. } = answered.map_err(|error| error.during(|| id.to_string()))?;
+        Ok(match messages.iter().find_map(|line| AdoptMessage::parse(line.as_bstr())) {
+            Some(AdoptMessage::Unknown) => Adopted::Unknown,
+            Some(AdoptMessage::NotChanged) => Adopted::Unchanged,
+            Some(AdoptMessage::Entity(id)) => Adopted::Entity(id),
+            Some(AdoptMessage::Conflict(path)) => Adopted::Conflict(path),
+            None => Adopted::Done { definition: text.into() },
+        })
     }
+
+    /// Sends a request that changes no entity, and collects its answers.
+    fn collect(
+        &mut self,
+        request: Request,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Answered, OperationError> {
+        let mut answered = Answered::default();
+        self.ask(request, interrupt, &mut |answer| match answer {
+            Answer::Report { text, .. } | Answer::Text { text, .. } => answered.text.extend_from_slice(text.as_bstr()),
+            Answer::Output { stream, text, .. } => on_output(stream, text.as_bstr()),
+            Answer::Diff { .. } => answered.files = FilePair::from_answer(&answer),
+            Answer::Result { messages, .. } => answered.messages = messages,
+            Answer::Begin { .. } | Answer::Progress { .. } | Answer::End { .. } => {}
+        })?;
+        Ok(answered)
+    }
+
+    /// Sends a request that changes no entity. It fails if an entity does.
+    fn ask(
+        &mut self,
+        request: Request,
+        interrupt: &Interrupt,
+        on_answer: &mut dyn FnMut(Answer),
+    ) -> Result<(), OperationError> {
+        match &mut self.transport {
+            Transport::Processes => processes::ask(&self.identity, &request, interrupt, on_answer),
+            Transport::Session(session) => session.ask(&self.identity, request, interrupt, on_answer),
+        }
+    }
+}
+
+/// The collected answers to a request.
+#[derive(Debug, Default)]
+struct Answered {
+    text: Vec<u8>,
+    files: Option<FilePair>,
+    messages: Vec<Text>,
+}
+
+/// Returns a request about one entity. The session assigns its number.
+fn entity_request(operation: Operation, id: &BStr) -> Request {
+    Request { entities: vec![id.into()], ..Request::new(0, operation) }
+}
+
+/// Returns a request for an operation on entities. The session assigns its number.
+fn jobs_request(operation: Operation, jobs: &[Job<'_>]) -> Request {
+    let text = |job: &Job<'_>| Text::from(job.id);
+    let texts = |texts: &[BString]| texts.iter().cloned().map(Text).collect();
+    let ids = |is_meant: fn(&Job<'_>) -> bool| jobs.iter().filter(|job| is_meant(job)).map(text).collect();
+    let received = jobs.iter().filter(|job| !job.received.is_empty());
+    let wanted = jobs.iter().filter(|job| !job.wanted.is_empty());
+    Request {
+        entities: ids(|_| true),
+        refresh: ids(|job| job.refresh),
+        pending: ids(|job| job.pending),
+        received: received.map(|job| Received { entity: text(job), values: texts(job.received) }).collect(),
+        wanted: wanted.map(|job| Wanted { entity: text(job), names: texts(job.wanted) }).collect(),
+        renewed: ids(|job| job.renewed),
+        ..Request::new(0, operation)
+    }
+}
+
+fn path_text(path: &Path) -> Text {
+    path.as_os_str().as_bytes().into()
+}
+
+/// A request for resource files that describe an entity.
+#[derive(Clone, Copy, Debug)]
+pub struct Adoption<'a> {
+    /// The ID of an entity, which need not exist, or the path of a file.
+    pub id: &'a BStr,
+    /// The empty directory to write them to.
+    pub directory: &'a Path,
+    /// The file that was reported as a conflict before, now resolved.
+    pub resolved: Option<&'a Path>,
+    /// The IDs of the entities that are adopted in the same group.
+    pub with: &'a [BString],
+}
+
+/// The outcome of an [`Adoption`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// The plugin does not recognise the entity or path.
+    Unknown,
+    /// It is the entity with this ID, which must be requested instead.
+    Entity(BString),
+    /// It matches its resource files.
+    Unchanged,
+    /// The directory contains its resource files, or this definition describes it.
+    Done {
+        /// The definition; empty if there is none.
+        definition: BString,
+    },
+    /// A manual change and the resource files conflict; this file contains both versions.
+    Conflict(PathBuf),
 }

@@ -2,7 +2,7 @@
 //! come back.
 
 use super::Walk;
-use super::in_order::Ended;
+use super::outcome::Outcome;
 use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
 use crate::plan::Reception;
@@ -146,7 +146,7 @@ impl Walk<'_> {
         let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
-            if matches!(verdict.end, End::Unchanged | End::ConditionNotMet) && can_tell {
+            if matches!(verdict.end(), End::Unchanged | End::ConditionNotMet) && can_tell {
                 continue;
             }
             self.expect_of(source);
@@ -164,17 +164,17 @@ impl Walk<'_> {
 
     /// Records the outcome of an entity, as source and target of refreshes. In a check, a pending entity counts as
     /// changed.
-    pub(super) fn note_refreshes(&mut self, entity: EntityIndex, Ended { end, sent, is_untouched, .. }: &Ended) {
-        let id = self.entities[entity].id();
+    pub(super) fn note_refreshes(&mut self, entity: EntityIndex, outcome: &Outcome<'_>) {
+        let (id, end) = (self.entities[entity].id(), outcome.end());
         match end {
             End::Pending if self.task != Task::Check => {}
             End::Changed | End::Pending => {
                 self.expect_of(entity);
                 self.refreshes.changed(id);
-                self.refreshes.send(id, sent);
+                self.refreshes.send(id, &outcome.sent);
             }
             End::Unchanged | End::ConditionNotMet | End::Refused => self.refreshes.unchanged(id),
-            End::Failed if *is_untouched => self.refreshes.unchanged(id),
+            End::Failed if outcome.is_untouched() => self.refreshes.unchanged(id),
             // It may have changed before it failed: the next run assumes that it did.
             End::DependencyFailed | End::Failed => {}
         }

@@ -21,9 +21,11 @@ use crate::host::settings::Settings;
 use crate::report::{Event, Remarks};
 use finding::{Findings, Rule, Severity};
 use harness::Harness;
+use holo_protocol::session::Operation;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use rustix::fs::{Access, access};
 use scratch::{Contents, Scratch, WorkingDirectory};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +73,7 @@ struct Subject {
 struct WholeSystemError;
 
 /// How a plugin is called: with a process per operation or in a session, and in which version.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Manner {
     api_version: u32,
     session: bool,
@@ -79,22 +81,12 @@ struct Manner {
     also_version_3: bool,
     /// Whether the plugin also speaks version 4, in which it can declare more about its entities.
     also_version_4: bool,
-    /// Whether it supports limited scans.
-    limits_scan: bool,
+    /// The optional operations that it supports.
+    operations: BTreeSet<Operation>,
     /// Whether it supports scans limited to the neighbours of an entity.
     finds_neighbours: bool,
     /// The number of entities that it may work on concurrently, in version 4.
     jobs: u32,
-    /// Whether it supports the operation `preview`.
-    previews: bool,
-    /// Whether it supports the operation `doctor`.
-    doctors: bool,
-    /// Whether it supports the operation `adopt`.
-    adopts: bool,
-    /// Whether it supports the operation `health`.
-    checks_health: bool,
-    /// Whether it supports the operation `blame`.
-    blames: bool,
 }
 
 /// The number of entities worked on concurrently, unless the plugin sets a lower limit.
@@ -107,14 +99,9 @@ impl Manner {
         session: false,
         also_version_3: false,
         also_version_4: false,
-        limits_scan: false,
+        operations: BTreeSet::new(),
         finds_neighbours: false,
         jobs: 1,
-        previews: false,
-        doctors: false,
-        checks_health: false,
-        adopts: false,
-        blames: false,
     };
 
     /// Returns all modes in which callers use a plugin with this answer to `info`.
@@ -122,20 +109,8 @@ impl Manner {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
-        let &Info { limits_scan, finds_neighbours, preview: previews, doctor: doctors, .. } = info;
-        let &Info { health: checks_health, adopts, blames, .. } = info;
-        let version_4 = Manner {
-            api_version,
-            limits_scan,
-            finds_neighbours,
-            jobs,
-            previews,
-            doctors,
-            checks_health,
-            adopts,
-            blames,
-            ..Manner::INFO
-        };
+        let (operations, finds_neighbours) = (info.operations.clone(), info.finds_neighbours);
+        let version_4 = Manner { api_version, operations, finds_neighbours, jobs, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If the plugin also speaks version 3, older versions of Holo call it in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
@@ -145,7 +120,11 @@ impl Manner {
         }
     }
 
-    fn name(self) -> &'static str {
+    fn supports(&self, operation: Operation) -> bool {
+        self.operations.contains(&operation)
+    }
+
+    fn name(&self) -> &'static str {
         if self.session { "session" } else { "processes" }
     }
 }

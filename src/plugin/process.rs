@@ -4,7 +4,7 @@ use crate::error::{FatalError, IoError};
 use crate::host::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use holo_process::ProgramError;
-use holo_protocol::session::Stream;
+use holo_protocol::session::{Operation, Stream};
 use holo_protocol::words::reason;
 use holo_protocol::{FilePair, Message, environment};
 use std::ffi::{OsStr, OsString};
@@ -170,6 +170,16 @@ pub enum Task {
     Apply,
     /// Like `Apply`, but overwrite manual changes.
     ForceApply,
+}
+
+impl Task {
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            Task::Check => Operation::Check,
+            Task::Apply => Operation::Apply,
+            Task::ForceApply => Operation::ForceApply,
+        }
+    }
 }
 
 /// An entity to work on.

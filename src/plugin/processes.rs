@@ -1,17 +1,17 @@
 //! Plugins that use one process per operation: all of version 3, and those of version 4 without sessions.
 
 use super::error::{OperationError, check_status};
-use super::process::{Channel, Exit, Heard, Process, Program, RunError, StartError};
-use super::{Adopted, Adoption, Failure, Identity, Job, Progress, Task};
+use super::process::{Channel, Heard, Process, Program, RunError, StartError};
+use super::{Failure, Identity, Job, Progress, Task, entity_request};
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
-use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::session::{Operation, Stream};
-use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit, environment as names};
+use bstr::{BStr, ByteSlice};
+use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
+use holo_protocol::{API_VERSION_4, FilePair, Message, Text, environment as names};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::iter;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
 /// The maximum length of a message on file descriptor 3, in bytes.
@@ -19,31 +19,59 @@ const MAX_LINE: usize = 1 << 18;
 /// The maximum number of IDs on a command line.
 const MOST_NAMED: usize = 1000;
 
-pub(super) fn scan(
+/// Answers a request that changes no entity, about at most one entity, with a process. A scan or health checks may be
+/// about several; if these are too many for a command line, the answers are about all.
+pub(super) fn ask(
     plugin: &Identity,
-    limit: Option<ScanLimit<'_>>,
+    request: &Request,
     interrupt: &Interrupt,
-    on_report: &mut dyn FnMut(&[u8]),
-    on_output: &mut dyn FnMut(Stream, &[u8]),
+    on_answer: &mut dyn FnMut(Answer),
 ) -> Result<(), OperationError> {
-    let ids = match limit {
-        Some(ScanLimit::Ids(ids)) => ids,
-        Some(ScanLimit::Prefix(_) | ScanLimit::Neighbours { .. }) | None => &[],
-    };
-    let ids = ids.iter().map(|id| OsStr::from_bytes(id));
-    let program = Program {
-        path: plugin.program(),
-        arguments: iter::once(OsStr::new("scan")).chain(ids).collect(),
-        environment: plugin.environment(),
-        messages: false,
-        requests: false,
-        limit: plugin.options.limit,
-    };
-    let ended = program.run(interrupt, |channel, bytes| match channel {
-        Channel::Stdout => on_report(bytes),
-        Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
+    let (operation, entity) = (request.operation, request.entities.first());
+    let is_too_long = operation == Operation::Health && request.entities.len() > MOST_NAMED;
+    let entities = if is_too_long { &[] } else { &*request.entities };
+    let arguments: Vec<_> = entities.iter().chain(&request.path).map(|text| text.0.to_os_str_lossy()).collect();
+    let variable = |name, text: &Text| (name, OsString::from_vec(text.0.to_vec()));
+    let mut environment = Vec::new();
+    environment.extend(request.adopt_dir.as_ref().map(|path| variable(names::ADOPT_DIR, path)));
+    environment.extend(request.adopt_resolved.as_ref().map(|path| variable(names::ADOPT_RESOLVED, path)));
+    if !request.adopt_with.is_empty() {
+        let ids = request.adopt_with.iter().map(|id| &id.0);
+        environment.push((names::ADOPT_WITH, OsString::from_vec(bstr::join("\n", ids))));
+    }
+    let mut program = program(plugin, operation, &arguments, environment);
+    // Version 3 has no messages in a scan.
+    program.messages = operation != Operation::Scan;
+    let mut said_on_3 = Vec::new();
+    let ended = program.run(interrupt, |channel, bytes| {
+        let (request, text) = (request.request, || Text::from(bytes));
+        let output = |stream| Answer::Output { request, entity: None, stream, text: text() };
+        on_answer(match (channel, operation) {
+            (Channel::Stdout, Operation::Scan) => Answer::Report { request, text: text() },
+            (Channel::Stdout, Operation::Adopt) if entity.is_some() => {
+                Answer::Text { request, entity: entity.cloned(), text: text() }
+            }
+            (Channel::Stdout, _) => output(Stream::Stdout),
+            (Channel::Stderr, _) => output(Stream::Stderr),
+            (Channel::Extra, Operation::Diff | Operation::Preview) => {
+                let room = FilePair::room(&said_on_3, plugin.api_version());
+                return said_on_3.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            }
+            (Channel::Extra, Operation::Adopt) if entity.is_some() => return said_on_3.extend_from_slice(bytes),
+            (Channel::Extra, _) => Answer::Text { request, entity: entity.cloned(), text: text() },
+        });
     })?;
     check_status(ended.status)?;
+    if let (Operation::Diff | Operation::Preview, Some(entity)) = (operation, entity)
+        && let Some(pair) = FilePair::parse(&said_on_3, plugin.api_version())
+    {
+        on_answer(pair.to_answer(request.request, entity.as_bstr()));
+    }
+    if let (Operation::Adopt, Some(entity)) = (operation, entity) {
+        let messages = said_on_3.lines().map(Text::from).collect();
+        let (request, entity) = (request.request, entity.clone());
+        on_answer(Answer::Result { request, entity, messages, result: Outcome::Done });
+    }
     Ok(())
 }
 
@@ -54,20 +82,32 @@ pub(super) fn work(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), FatalError> {
-    let operation = match task {
-        Task::Check if plugin.api_version() < API_VERSION_4 => {
-            return check_by_difference(plugin, job.id, interrupt, on_progress);
-        }
-        Task::Check => "check",
-        Task::Apply => "apply",
-        Task::ForceApply => "force-apply",
-    };
+    let is_version_4 = plugin.api_version() >= API_VERSION_4;
+    if task == Task::Check && !is_version_4 {
+        return check_by_difference(plugin, job.id, interrupt, on_progress);
+    }
+    let mut environment = Vec::new();
+    if job.refresh {
+        environment.push((names::REFRESH, "1".into()));
+    }
+    // Version 3 does not have refreshes.
+    if !job.received.is_empty() && is_version_4 {
+        environment.push((names::RECEIVED, names::join_received(job.received)));
+    }
+    if !job.wanted.is_empty() && is_version_4 {
+        environment.push((names::WANTED, names::join_wanted(job.wanted)));
+    }
     let mut messages = Messages::new(plugin.api_version());
     let begun = Instant::now();
-    let ended = ask(plugin, operation, job, interrupt, &mut |said| match said {
-        Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
-        Said::Message(bytes) => messages.take(bytes, &mut |message| on_progress(Progress::Message(message))),
-        Said::Waiting => on_progress(Progress::Waiting(begun.elapsed())),
+    let arguments = [job.id.to_os_str_lossy()];
+    let program = program(plugin, task.operation(), &arguments, environment);
+    let ended = program.run_patiently(interrupt, |heard| match heard {
+        Heard::Chunk(Channel::Stdout, bytes) => on_progress(Progress::Output(Stream::Stdout, bytes)),
+        Heard::Chunk(Channel::Stderr, bytes) => on_progress(Progress::Output(Stream::Stderr, bytes)),
+        Heard::Chunk(Channel::Extra, bytes) => {
+            messages.take(bytes, &mut |message| on_progress(Progress::Message(message)));
+        }
+        Heard::Waiting => on_progress(Progress::Waiting(begun.elapsed())),
     });
     let ended = match ended {
         Ok(ended) => ended,
@@ -85,7 +125,7 @@ pub(super) fn work(
     if let Some(failure) = &failure {
         // Only one message of a failed plugin matters: that it had not changed anything before it failed. Version 3 has
         // no such message.
-        let counts = plugin.api_version() >= API_VERSION_4 && matches!(failure, Failure::Status(_));
+        let counts = is_version_4 && matches!(failure, Failure::Status(_));
         let is_changed = messages.iter().any(Message::is_change);
         if counts && !is_changed && messages.contains(&Message::NotChanged) {
             on_progress(Progress::Message(Message::NotChanged));
@@ -101,36 +141,6 @@ pub(super) fn work(
         on_progress(Progress::Warning(plugin.held_open(channel)));
     }
     on_progress(failure.map_or(Progress::Done, Progress::Failed));
-    Ok(())
-}
-
-/// Runs a process that writes lines to file descriptor 3. If there are too many IDs for a command line, the lines are
-/// about all entities.
-pub(super) fn report(
-    plugin: &Identity,
-    operation: Operation,
-    ids: &[BString],
-    interrupt: &Interrupt,
-    on_report: &mut dyn FnMut(&[u8]),
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<(), OperationError> {
-    let named = if ids.len() > MOST_NAMED { &[] } else { ids };
-    let named: Vec<_> = named.iter().map(|id| id.to_os_str_lossy()).collect();
-    let arguments = iter::once(OsStr::new(operation.word())).chain(named.iter().map(AsRef::as_ref)).collect();
-    let program = Program {
-        path: plugin.program(),
-        arguments,
-        environment: plugin.environment(),
-        messages: true,
-        requests: false,
-        limit: plugin.options.limit,
-    };
-    let ended = program.run(interrupt, |channel, bytes| match channel {
-        Channel::Stdout => on_output(Stream::Stdout, bytes),
-        Channel::Stderr => on_output(Stream::Stderr, bytes),
-        Channel::Extra => on_report(bytes),
-    })?;
-    check_status(ended.status)?;
     Ok(())
 }
 
@@ -154,8 +164,7 @@ fn check_by_difference(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), FatalError> {
-    let answer = diff(plugin, id, interrupt, &mut |stream, bytes: &[u8]| on_progress(Progress::Output(stream, bytes)));
-    match answer {
+    match diff(plugin, id, interrupt, on_progress) {
         Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
         Ok(None) => on_progress(Progress::Message(Message::Unknown)),
         Err(OperationError::Failed(error)) => {
@@ -174,8 +183,7 @@ fn show_difference(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), FatalError> {
-    let mut on_output = |stream, bytes: &[u8]| on_progress(Progress::Output(stream, bytes));
-    match diff(plugin, id, interrupt, &mut on_output) {
+    match diff(plugin, id, interrupt, on_progress) {
         Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
         Ok(None) => {}
         Err(OperationError::Failed(error)) => on_progress(Progress::CannotDiff(error.to_string())),
@@ -184,43 +192,19 @@ fn show_difference(
     Ok(())
 }
 
-pub(super) fn diff(
+/// Requests the two files that show an entity's difference, if there is one.
+fn diff(
     plugin: &Identity,
     id: &BStr,
     interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
+    on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Option<FilePair>, OperationError> {
-    pair(plugin, "diff", id, interrupt, on_output)
-}
-
-pub(super) fn preview(plugin: &Identity, id: &BStr, interrupt: &Interrupt) -> Result<Option<FilePair>, FatalError> {
-    match pair(plugin, "preview", id, interrupt, &mut |_, _| {}) {
-        Ok(pair) => Ok(pair),
-        // The plugin does not support the operation, or cannot tell.
-        Err(OperationError::Failed(_)) => Ok(None),
-        Err(OperationError::Fatal(fatal)) => Err(fatal),
-    }
-}
-
-/// Requests two files.
-fn pair(
-    plugin: &Identity,
-    operation: &str,
-    id: &BStr,
-    interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Option<FilePair>, OperationError> {
-    let mut said_on_3 = Vec::new();
-    let ended = ask(plugin, operation, Job::new(id), interrupt, &mut |said| match said {
-        Said::Output(stream, bytes) => on_output(stream, bytes),
-        Said::Message(bytes) => {
-            let room = FilePair::room(&said_on_3, plugin.api_version());
-            said_on_3.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-        }
-        Said::Waiting => {}
+    let mut pair = None;
+    ask(plugin, &entity_request(Operation::Diff, id), interrupt, &mut |answer| match answer {
+        Answer::Output { stream, text, .. } => on_progress(Progress::Output(stream, text.as_bstr())),
+        answer => pair = FilePair::from_answer(&answer),
     })?;
-    check_status(ended.status)?;
-    Ok(FilePair::parse(&said_on_3, plugin.api_version()))
+    Ok(pair)
 }
 
 /// Extracts messages from a plugin's output to file descriptor 3, which may contain other lines.
@@ -267,120 +251,21 @@ impl Messages {
     }
 }
 
-/// Output of a plugin during an operation on an entity.
-enum Said<'a> {
-    Output(Stream, &'a [u8]),
-    /// A piece of its output to file descriptor 3.
-    Message(&'a [u8]),
-    /// No output, but it is working.
-    Waiting,
-}
-
-fn ask(
-    plugin: &Identity,
-    operation: &str,
-    job: Job<'_>,
-    interrupt: &Interrupt,
-    said: &mut dyn FnMut(Said<'_>),
-) -> Result<Exit, RunError> {
-    let id = job.id.to_os_str_lossy();
-    let mut environment = Vec::new();
-    if job.refresh {
-        environment.push((names::REFRESH, "1".into()));
-    }
-    // Version 3 does not have refreshes.
-    if !job.received.is_empty() && plugin.api_version() >= API_VERSION_4 {
-        environment.push((names::RECEIVED, names::join_received(job.received)));
-    }
-    if !job.wanted.is_empty() && plugin.api_version() >= API_VERSION_4 {
-        environment.push((names::WANTED, names::join_wanted(job.wanted)));
-    }
-    operate(plugin, vec![OsStr::new(operation), &id], environment, interrupt, said)
-}
-
-/// Runs the plugin with these arguments and additional variables.
-fn operate(
-    plugin: &Identity,
-    arguments: Vec<&OsStr>,
+/// Returns the program for an operation with these arguments and additional variables.
+fn program<'a>(
+    plugin: &'a Identity,
+    operation: Operation,
+    arguments: &'a [Cow<'_, OsStr>],
     environment: Vec<(&'static str, OsString)>,
-    interrupt: &Interrupt,
-    said: &mut dyn FnMut(Said<'_>),
-) -> Result<Exit, RunError> {
-    let program = Program {
+) -> Program<'a> {
+    Program {
         path: plugin.program(),
-        arguments,
+        arguments: iter::once(OsStr::new(operation.word())).chain(arguments.iter().map(AsRef::as_ref)).collect(),
         environment: [plugin.environment(), environment].concat(),
         messages: true,
         requests: false,
         limit: plugin.options.limit,
-    };
-    program.run_patiently(interrupt, |heard| match heard {
-        Heard::Chunk(Channel::Stdout, bytes) => said(Said::Output(Stream::Stdout, bytes)),
-        Heard::Chunk(Channel::Stderr, bytes) => said(Said::Output(Stream::Stderr, bytes)),
-        Heard::Chunk(Channel::Extra, bytes) => said(Said::Message(bytes)),
-        Heard::Waiting => said(Said::Waiting),
-    })
-}
-
-/// Returns the lines that list candidates.
-pub(super) fn candidates(
-    plugin: &Identity,
-    interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Vec<u8>, OperationError> {
-    lines(plugin, vec![OsStr::new("adopt")], interrupt, on_output)
-}
-
-/// Returns the lines with the origins of a file's lines.
-pub(super) fn blame(
-    plugin: &Identity,
-    id: &BStr,
-    path: &Path,
-    interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Vec<u8>, OperationError> {
-    let id = id.to_os_str_lossy();
-    lines(plugin, vec![OsStr::new("blame"), &id, path.as_os_str()], interrupt, on_output)
-}
-
-/// Returns the output to file descriptor 3.
-fn lines(
-    plugin: &Identity,
-    arguments: Vec<&OsStr>,
-    interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Vec<u8>, OperationError> {
-    let mut said_on_3 = Vec::new();
-    let ended = operate(plugin, arguments, Vec::new(), interrupt, &mut |said| match said {
-        Said::Output(stream, bytes) => on_output(stream, bytes),
-        Said::Message(bytes) => said_on_3.extend_from_slice(bytes),
-        Said::Waiting => {}
-    })?;
-    check_status(ended.status)?;
-    Ok(said_on_3)
-}
-
-pub(super) fn adopt(
-    plugin: &Identity,
-    adoption: Adoption<'_>,
-    interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Adopted, OperationError> {
-    let Adoption { id, directory, resolved, with } = adoption;
-    let id = id.to_os_str_lossy();
-    let mut environment = vec![(names::ADOPT_DIR, directory.into())];
-    environment.extend(resolved.map(|path| (names::ADOPT_RESOLVED, path.into())));
-    let with = bstr::join("\n", with);
-    environment.extend((!with.is_empty()).then(|| (names::ADOPT_WITH, OsString::from_vec(with))));
-    let (mut definition, mut said_on_3) = (Vec::new(), Vec::new());
-    let ended = operate(plugin, vec![OsStr::new("adopt"), &id], environment, interrupt, &mut |said| match said {
-        Said::Output(Stream::Stdout, bytes) => definition.extend_from_slice(bytes),
-        Said::Output(stream, bytes) => on_output(stream, bytes),
-        Said::Message(bytes) => said_on_3.extend_from_slice(bytes),
-        Said::Waiting => {}
-    })?;
-    check_status(ended.status)?;
-    Ok(Adopted::new(Adopted::messages(&said_on_3), definition))
+    }
 }
 
 #[cfg(test)]

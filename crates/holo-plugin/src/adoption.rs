@@ -1,6 +1,6 @@
 //! Creating resource files from the current state of the system.
 
-use crate::{Entity, Host, Output, Silence, Verdict};
+use crate::{Entity, Host, Mode, Output, Silence, Verdict};
 use bstr::{BStr, BString, ByteSlice};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ impl Adopted {
         if report.edges.orphan {
             return None;
         }
-        match entity.check(host, host.mode(false), &mut Output::new(&mut Silence)) {
+        match entity.check(host, Mode::default(), &mut Output::new(&mut Silence)) {
             Verdict::InDesiredState | Verdict::Skipped(_) => Some(Adopted::Unchanged),
             _ if report.sources.iter().all(|source| is_adopted(source.as_bstr())) => None,
             _ => {

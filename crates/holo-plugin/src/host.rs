@@ -2,15 +2,13 @@
 
 use crate::copies::Copies;
 use crate::kept::Kept;
-use crate::mode::Mode;
-use bstr::{BString, ByteSlice};
 use holo_change::{Locations, join};
 use holo_definitions::{ReceivedFile, ResourceDirs};
 use holo_facts::{Knowledge, Renderer};
 use holo_protocol::environment as names;
 use holo_system::System;
 use rustix::fs::FlockOperation;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::num::NonZero;
@@ -30,9 +28,6 @@ pub struct Host {
     only_reads: bool,
     /// The copies of replaced files, if requested. Shared between clones.
     pub(crate) replaced: Option<Arc<Copies>>,
-    refreshes: bool,
-    received: Vec<BString>,
-    wanted: Vec<BString>,
     sent: Arc<ReceivedFile>,
     kept: Option<PathBuf>,
     jobs: Option<NonZero<usize>>,
@@ -81,9 +76,6 @@ impl Host {
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
             only_reads,
-            refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
-            received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
-            wanted: variable(names::WANTED).map(|value| split_lines(&value)).unwrap_or_default(),
             sent: Arc::new(ReceivedFile::at(variable(names::VALUES).filter(|_| is_version_4).map(PathBuf::from))),
             kept: variable(names::KEPT).filter(|path| has_inputs && !path.is_empty()).map(PathBuf::from),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
@@ -169,12 +161,6 @@ impl Host {
         self.only_reads
     }
 
-    /// Returns the mode for the entity of a process that handles only one.
-    #[must_use]
-    pub fn mode(&self, force: bool) -> Mode<'_> {
-        Mode { force, refresh: self.refreshes, pending: false, received: &self.received, wanted: &self.wanted }
-    }
-
     /// Reads the values that entities have kept for a state. Empty unless the run restores an earlier state.
     #[must_use]
     pub fn kept(&self) -> Kept {
@@ -230,10 +216,6 @@ impl Host {
 /// A guard during work that must not be interrupted.
 #[derive(Debug)]
 pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
-
-fn split_lines(variable: &OsStr) -> Vec<BString> {
-    variable.as_encoded_bytes().lines().map(BString::from).collect()
-}
 
 /// Normalises a path lexically: removes `.` as well as repeated and trailing slashes. `..` is left to the system,
 /// because its meaning depends on symlinks.

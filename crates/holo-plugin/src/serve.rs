@@ -1,59 +1,33 @@
-//! The main function of plugins: the operations of version 3, and sessions.
+//! The main function of plugins. A process serves one request, as in version 3, or a session.
 
-mod adoption;
-mod operations;
-mod session;
+mod answers;
+mod server;
+mod set;
 
 use crate::definitions::Hindrance;
 use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Verdict};
-use bstr::BString;
+use answers::{AnswerSink, Answers, Streams, messages};
+use bstr::{BString, ByteSlice};
+use holo_protocol::environment as names;
+use holo_protocol::session::{Operation, Received, Request, Wanted};
 use holo_protocol::words::one_line;
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit, Text, WatchLine};
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | health [ID...] | adopt [ID] | watch | session";
 
-/// The operation that a plugin process was started for.
+/// The command that a plugin process was started with.
 #[derive(Debug, PartialEq, Eq)]
-enum Operation {
+enum Command {
     Info,
-    /// Limited to these IDs, unless empty.
-    Scan {
-        ids: Vec<BString>,
-    },
-    Check {
-        id: Vec<u8>,
-    },
-    Apply {
-        id: Vec<u8>,
-        force: bool,
-    },
-    Diff {
-        id: Vec<u8>,
-    },
-    Preview {
-        id: Vec<u8>,
-    },
-    Doctor,
-    /// Limited to these IDs, unless empty.
-    Health {
-        ids: Vec<BString>,
-    },
-    Blame {
-        id: Vec<u8>,
-        path: Option<PathBuf>,
-    },
-    /// Lists candidates if there is no ID.
-    Adopt {
-        id: Option<Vec<u8>>,
-    },
     Session,
     Watch,
+    /// One request, as in version 3.
+    Answer(Box<Request>),
 }
 
 /// Performs the operation that the command line and the environment specify. The `main` of a plugin consists of this
@@ -62,92 +36,123 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
     // Programs that a plugin runs must not inherit its descriptors, because a process that waits for end of file would
     // also wait for those programs. Nor may they outlive the plugin when it is ended.
     let _prepared = holo_process::prepare();
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let Some(operation) = understand(arguments) else {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let Some(command) = understand(std::env::args_os().skip(1).collect(), variable) else {
         return complain(USAGE, 2);
     };
-    if operation == Operation::Info {
-        let concurrency = if P::CONCURRENT { None } else { Some(1) };
-        let info = Info {
-            min_api_version: API_VERSION_3,
-            max_api_version: API_VERSION_4,
-            session: true,
-            preview: true,
-            doctor: true,
-            health: true,
-            blames: true,
-            limits_scan: true,
-            finds_neighbours: true,
-            adopts: P::ADOPTS,
-            watches: P::WATCHES,
-            sends: P::SENDS
-                .iter()
-                .filter_map(|sent| sent.split_once('#'))
-                .map(|(of, name)| (of.into(), name.into()))
-                .collect(),
-            concurrency,
-        };
-        return match std::io::stdout().write_all(info.to_text().as_bytes()) {
+    if command == Command::Info {
+        return match io::stdout().write_all(info::<P>().to_text().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
     }
-    match Host::from_environment(|name| std::env::var_os(name)) {
-        Ok(host) => {
-            let status = match operation {
-                Operation::Info => ExitCode::SUCCESS,
-                // Not supported by version 3.
-                Operation::Scan { ids } if !ids.is_empty() && host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Scan { ids } => operations::scan(plugin, &host, &ids),
-                Operation::Check { id } => operations::check(plugin, &host, &id),
-                Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
-                Operation::Diff { id } => operations::diff(plugin, &host, &id, |entity| entity.diff(&host)),
-                Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
-                Operation::Doctor if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Doctor => operations::doctor(plugin, &host),
-                Operation::Health { .. } if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Health { ids } => operations::health(plugin, &host, &ids),
-                Operation::Blame { .. } if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Blame { id, path } => operations::blame(plugin, &host, &id, path.as_deref()),
-                Operation::Adopt { .. } if !P::ADOPTS || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Adopt { id: None } => adoption::candidates(plugin, &host),
-                Operation::Adopt { id: Some(id) } => adoption::adopt(plugin, &host, &id),
-                Operation::Watch if !P::WATCHES || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
-                Operation::Watch => operations::watch(plugin, &host),
-                Operation::Session => session::serve(plugin, &host),
-            };
-            plugin.end(&host);
-            status
-        }
-        Err(error) => complain(&error.to_string(), 1),
+    let host = match Host::from_environment(|name| std::env::var_os(name)) {
+        Ok(host) => host,
+        Err(error) => return complain(&error.to_string(), 1),
+    };
+    let is_version_4 = host.api_version() >= API_VERSION_4;
+    let status = match command {
+        Command::Info => ExitCode::SUCCESS,
+        Command::Session => server::serve_session(plugin, &host),
+        Command::Watch if P::WATCHES && is_version_4 => watch(plugin, &host),
+        Command::Watch => complain(USAGE, 2),
+        Command::Answer(request) if !supports::<P>(&request, is_version_4) => complain(USAGE, 2),
+        Command::Answer(request) => match (request.operation, &*request.entities, &request.adopt_dir) {
+            (Operation::Adopt, [_], None) => complain(&format!("{} is not set", names::ADOPT_DIR), 1),
+            _ => server::serve_request(plugin, &host, &request),
+        },
+    };
+    plugin.end(&host);
+    status
+}
+
+/// Returns true if the plugin supports a request in this version.
+fn supports<P: Plugin>(request: &Request, is_version_4: bool) -> bool {
+    match request.operation {
+        Operation::Adopt if !P::ADOPTS => false,
+        Operation::Scan if request.entities.is_empty() => true,
+        // Our plugins have had it in version 3, too.
+        Operation::Preview => true,
+        operation => is_version_4 || !Operation::OPTIONAL.contains(&operation),
     }
 }
 
-fn understand(arguments: Vec<OsString>) -> Option<Operation> {
+fn info<P: Plugin>() -> Info {
+    let sends = P::SENDS.iter().filter_map(|sent| sent.split_once('#'));
+    Info {
+        min_api_version: API_VERSION_3,
+        max_api_version: API_VERSION_4,
+        session: true,
+        operations: Operation::OPTIONAL.into_iter().filter(|&it| it != Operation::Adopt || P::ADOPTS).collect(),
+        finds_neighbours: true,
+        watches: P::WATCHES,
+        sends: sends.map(|(of, name)| (of.into(), name.into())).collect(),
+        concurrency: if P::CONCURRENT { None } else { Some(1) },
+    }
+}
+
+/// Parses a command line. The environment contains the values of a request that are not arguments.
+fn understand(arguments: Vec<OsString>, variable: impl Fn(&str) -> Option<OsString>) -> Option<Command> {
     let mut arguments = arguments.into_iter();
     let word = arguments.next()?.into_string().ok()?;
-    if word == "scan" || word == "health" {
-        let ids = arguments.map(|id| id.into_vec().into()).collect();
-        return Some(if word == "scan" { Operation::Scan { ids } } else { Operation::Health { ids } });
+    let arguments: Vec<Text> = arguments.map(|argument| Text(argument.into_vec().into())).collect();
+    let operation = match word.as_str() {
+        "info" | "session" | "watch" if !arguments.is_empty() => return None,
+        "info" => return Some(Command::Info),
+        "session" => return Some(Command::Session),
+        "watch" => return Some(Command::Watch),
+        word => Operation::from_word(word)?,
+    };
+    let (fewest, most) = match operation {
+        Operation::Scan | Operation::Health => (0, usize::MAX),
+        Operation::Doctor => (0, 0),
+        Operation::Adopt => (0, 1),
+        Operation::Blame => (1, 2),
+        _ => (1, 1),
+    };
+    if !(fewest..=most).contains(&arguments.len()) {
+        return None;
     }
-    let id = arguments.next().map(OsString::into_vec);
-    if word == "blame" {
-        let path = arguments.next().map(PathBuf::from);
-        return id.filter(|_| arguments.next().is_none()).map(|id| Operation::Blame { id, path });
+    let mut request = Request { entities: arguments, ..Request::new(0, operation) };
+    let text = |name| variable(name).map(|value| Text(value.into_vec().into()));
+    let texts = |name| -> Vec<Text> {
+        let value = variable(name).unwrap_or_default().into_vec();
+        value.lines().map(Text::from).collect()
+    };
+    match operation {
+        Operation::Check | Operation::Apply | Operation::ForceApply => {
+            let [entity] = &*request.entities else { return None };
+            let (received, wanted) = (texts(names::RECEIVED), texts(names::WANTED));
+            request.received = vec![Received { entity: entity.clone(), values: received }];
+            request.wanted = vec![Wanted { entity: entity.clone(), names: wanted }];
+            request.refresh.extend(variable(names::REFRESH).filter(|value| value == "1").map(|_| entity.clone()));
+        }
+        Operation::Blame => request.path = request.entities.drain(1..).next(),
+        Operation::Adopt => {
+            request.adopt_dir = text(names::ADOPT_DIR);
+            request.adopt_resolved = text(names::ADOPT_RESOLVED);
+            request.adopt_with = texts(names::ADOPT_WITH);
+        }
+        _ => {}
     }
-    match (word.as_str(), id, arguments.next()) {
-        ("info", None, None) => Some(Operation::Info),
-        ("doctor", None, None) => Some(Operation::Doctor),
-        ("session", None, None) => Some(Operation::Session),
-        ("watch", None, None) => Some(Operation::Watch),
-        ("check", Some(id), None) => Some(Operation::Check { id }),
-        ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
-        ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),
-        ("diff", Some(id), None) => Some(Operation::Diff { id }),
-        ("preview", Some(id), None) => Some(Operation::Preview { id }),
-        ("adopt", id, None) => Some(Operation::Adopt { id }),
-        _ => None,
+    Some(Command::Answer(Box::new(request)))
+}
+
+/// Reports events of entities until the receiver is gone.
+fn watch<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
+    // The dispatcher closes our input when it ends the watch, or has ended.
+    let listening = std::thread::Builder::new().spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+    if let Err(error) = listening {
+        return complain(&error.to_string(), 1);
     }
+    let mut answers = Answers::new(Streams::new(host.api_version(), Operation::Scan));
+    let mut sink = AnswerSink { answers: &mut answers, entity: None };
+    let tell = &mut |line: &WatchLine| messages().and_then(|mut file| file.write_all(&line.to_line())).is_ok();
+    let watched = plugin.watch(host, &mut Output::new(&mut sink), tell);
+    if watched { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Returns the lines that describe the origins of a file's lines.
@@ -189,7 +194,7 @@ fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec
 
 fn complain(text: &str, code: u8) -> ExitCode {
     // If stderr is closed too, only the exit code remains.
-    let _ = writeln!(std::io::stderr(), "!! {text}");
+    let _ = writeln!(io::stderr(), "!! {text}");
     ExitCode::from(code)
 }
 
@@ -367,28 +372,48 @@ mod tests {
     }
 
     #[test]
-    fn understands_what_version_3_says() {
-        let understood = |words: &[&str]| understand(words.iter().map(OsString::from).collect());
-        assert_eq!(understood(&["info"]), Some(Operation::Info));
-        assert_eq!(understood(&["force-apply", "a:b"]), Some(Operation::Apply { id: b"a:b".to_vec(), force: true }));
-        assert_eq!(understood(&["scan"]), Some(Operation::Scan { ids: Vec::new() }));
-        assert_eq!(understood(&["scan", "a", "b"]), Some(Operation::Scan { ids: vec!["a".into(), "b".into()] }));
-        assert_eq!(understood(&["health", "a"]), Some(Operation::Health { ids: vec!["a".into()] }));
-        assert_eq!(understood(&["adopt"]), Some(Operation::Adopt { id: None }));
-        assert_eq!(understood(&["adopt", "a"]), Some(Operation::Adopt { id: Some(b"a".to_vec()) }));
-        let path = Some("/x".into());
-        assert_eq!(understood(&["blame", "a", "/x"]), Some(Operation::Blame { id: b"a".to_vec(), path }));
-        assert_eq!(understood(&["blame", "a"]), Some(Operation::Blame { id: b"a".to_vec(), path: None }));
+    fn command_lines_are_requests() {
+        let understood = |words: &[&str]| understand(words.iter().map(OsString::from).collect(), |_| None);
+        let answer = |operation, entities: &[&str]| {
+            let entities = entities.iter().map(|&id| Text::from(id)).collect();
+            Some(Command::Answer(Box::new(Request { entities, ..Request::new(0, operation) })))
+        };
+        assert_eq!(understood(&["info"]), Some(Command::Info));
+        assert_eq!(understood(&["session"]), Some(Command::Session));
+        assert_eq!(understood(&["scan"]), answer(Operation::Scan, &[]));
+        assert_eq!(understood(&["scan", "a", "b"]), answer(Operation::Scan, &["a", "b"]));
+        assert_eq!(understood(&["diff", "a:b"]), answer(Operation::Diff, &["a:b"]));
+        assert_eq!(understood(&["health", "a"]), answer(Operation::Health, &["a"]));
+        assert_eq!(understood(&["adopt"]), answer(Operation::Adopt, &[]));
+        assert_eq!(understood(&["adopt", "a"]), answer(Operation::Adopt, &["a"]));
+        assert_eq!(understood(&["blame", "a"]), answer(Operation::Blame, &["a"]));
+        let Some(Command::Answer(blame)) = understood(&["blame", "a", "/x"]) else { panic!() };
+        assert_eq!((blame.entities, blame.path), (vec!["a".into()], Some("/x".into())));
         for odd in [
             &[][..],
             &["blame"],
             &["blame", "a", "b", "c"],
             &["apply"],
             &["apply", "a", "b"],
+            &["doctor", "a"],
             &["session", "a"],
             &["frobnicate"],
         ] {
             assert_eq!(understood(odd), None);
         }
+    }
+
+    #[test]
+    fn variables_complete_a_request() {
+        let variables = [("HOLO_REFRESH", "1"), ("HOLO_RECEIVED", "A=1\nB=2\n"), ("HOLO_WANTED", "x")];
+        let variable =
+            |name: &str| variables.iter().find(|(given, _)| *given == name).map(|(_, value)| OsString::from(value));
+        let apply = understand(vec!["force-apply".into(), "a:b".into()], variable);
+        let Some(Command::Answer(request)) = apply else { panic!() };
+        let entity = Text::from("a:b");
+        assert_eq!((request.operation, &request.entities), (Operation::ForceApply, &vec![entity.clone()]));
+        assert_eq!(request.refresh, std::slice::from_ref(&entity));
+        assert_eq!(request.received, [Received { entity: entity.clone(), values: vec!["A=1".into(), "B=2".into()] }]);
+        assert_eq!(request.wanted, [Wanted { entity, names: vec!["x".into()] }]);
     }
 }

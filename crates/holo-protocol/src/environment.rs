@@ -155,9 +155,3 @@ pub fn join_received(values: &[BString]) -> OsString {
 pub fn join_wanted(names: &[BString]) -> OsString {
     OsString::from_vec(names.join(&b'\n'))
 }
-
-/// Returns the values in the value of [`RECEIVED`].
-#[must_use]
-pub fn split_received(variable: &OsStr) -> Vec<BString> {
-    variable.as_bytes().lines().map(BString::from).collect()
-}

@@ -2,7 +2,9 @@
 
 use crate::environment::API_VERSION_4;
 use crate::sent::is_name;
+use crate::session::Operation;
 use bstr::{BStr, BString, ByteSlice};
+use std::collections::BTreeSet;
 
 /// The versions that a plugin supports, and its capabilities beyond version 3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,20 +15,10 @@ pub struct Info {
     pub max_api_version: u32,
     /// True if one process can serve a whole run (`SESSION=1`, version 4).
     pub session: bool,
-    /// True if it supports the operation `preview`, in sessions too (`PREVIEW=1`, version 4).
-    pub preview: bool,
-    /// True if it supports the operation `doctor` (`DOCTOR=1`, version 4).
-    pub doctor: bool,
-    /// True if it supports the operation `health` (`HEALTH=1`, version 4).
-    pub health: bool,
-    /// True if it supports the operation `blame` (`BLAME=1`, version 4).
-    pub blames: bool,
-    /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
-    pub limits_scan: bool,
+    /// The [optional](Operation::OPTIONAL) operations that it supports (`PREVIEW=1` and so on, version 4).
+    pub operations: BTreeSet<Operation>,
     /// True if a scan in a session can be limited to the neighbours of an entity (`NEIGHBOURS=1`, version 4).
     pub finds_neighbours: bool,
-    /// True if it can list candidates for adoption and write resource files for them (`ADOPT=1`, version 4).
-    pub adopts: bool,
     /// True if it supports the operation `watch` (`WATCH=1`, version 4).
     pub watches: bool,
     /// The values that every entity of a type can send, as pairs of type and name (`SENDS=TYPE#NAME TYPE#NAME…`,
@@ -59,13 +51,7 @@ pub enum InfoError {
 const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
-const PREVIEW: &str = "PREVIEW";
-const DOCTOR: &str = "DOCTOR";
-const HEALTH: &str = "HEALTH";
-const BLAME: &str = "BLAME";
-const SCAN: &str = "SCAN";
 const NEIGHBOURS: &str = "NEIGHBOURS";
-const ADOPT: &str = "ADOPT";
 const WATCH: &str = "WATCH";
 const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
@@ -96,13 +82,8 @@ impl Info {
             min_api_version: version(MIN_API_VERSION)?,
             max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
-            preview: flag(PREVIEW),
-            doctor: flag(DOCTOR),
-            health: flag(HEALTH),
-            blames: flag(BLAME),
-            limits_scan: flag(SCAN),
+            operations: Operation::OPTIONAL.into_iter().filter(|&operation| flag(&key(operation))).collect(),
             finds_neighbours: flag(NEIGHBOURS),
-            adopts: flag(ADOPT),
             watches: flag(WATCH),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
@@ -116,30 +97,18 @@ impl Info {
             min_api_version,
             max_api_version,
             session,
-            preview,
-            doctor,
-            health,
-            blames,
-            limits_scan,
+            ref operations,
             finds_neighbours,
-            adopts,
             watches,
             ref sends,
             concurrency,
         } = *self;
-        let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
-        let flags = [
-            (session, SESSION),
-            (preview, PREVIEW),
-            (doctor, DOCTOR),
-            (health, HEALTH),
-            (blames, BLAME),
-            (limits_scan, SCAN),
-            (finds_neighbours, NEIGHBOURS),
-            (adopts, ADOPT),
-            (watches, WATCH),
-        ];
-        let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
+        let session = session.then(|| SESSION.to_owned());
+        let operations = operations.iter().map(|&operation| key(operation));
+        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH)];
+        let others = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key.to_owned());
+        let flags = session.into_iter().chain(operations).chain(others);
+        let flags: String = flags.map(|key| format!("{key}=1\n")).collect();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
         let sends: Vec<String> = sends.iter().map(|(of, name)| format!("{of}#{name}")).collect();
         let sends = if sends.is_empty() { String::new() } else { format!("{SENDS}={}\n", sends.join(" ")) };
@@ -152,6 +121,11 @@ impl Info {
         let version = self.max_api_version.min(newest);
         (version >= self.min_api_version.max(oldest)).then_some(version)
     }
+}
+
+/// Returns the key for an optional operation.
+fn key(operation: Operation) -> String {
+    operation.word().to_ascii_uppercase()
 }
 
 /// Parses `TYPE#NAME TYPE#NAME…`.
@@ -171,24 +145,18 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        for (limits_scan, concurrency) in [(false, None), (true, Some(1)), (false, Some(4))] {
+        for (operations, concurrency) in
+            [(&Operation::OPTIONAL[..], None), (&[Operation::Scan, Operation::Adopt], Some(1)), (&[], Some(4))]
+        {
+            let is_few = operations.len() < 3;
             let info = Info {
                 min_api_version: 3,
                 max_api_version: 4,
                 session: true,
-                preview: concurrency.is_none(),
-                doctor: limits_scan,
-                health: !limits_scan,
-                blames: limits_scan,
-                limits_scan,
-                finds_neighbours: !limits_scan,
-                adopts: !limits_scan,
-                watches: limits_scan,
-                sends: if limits_scan {
-                    vec![("a".into(), "b".into()), ("c".into(), "d_1".into())]
-                } else {
-                    Vec::new()
-                },
+                operations: operations.iter().copied().collect(),
+                finds_neighbours: is_few,
+                watches: !is_few,
+                sends: if is_few { vec![("a".into(), "b".into()), ("c".into(), "d_1".into())] } else { Vec::new() },
                 concurrency,
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));

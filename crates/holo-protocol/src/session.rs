@@ -8,6 +8,7 @@ mod fields;
 
 use crate::report::Asset;
 use crate::{ScanLimit, Text};
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
 /// A request of the dispatcher.
@@ -137,7 +138,7 @@ pub struct Wanted {
 }
 
 /// The operations of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// List the entities. Answered by [`Answer::Report`]s.
@@ -166,6 +167,17 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// The operations that a plugin need not support. `info` lists them with their names in capitals: `PREVIEW=1`. For
+    /// `SCAN`, this refers to scans that are limited to some entities.
+    pub const OPTIONAL: [Operation; 6] =
+        [Operation::Preview, Operation::Doctor, Operation::Health, Operation::Blame, Operation::Scan, Operation::Adopt];
+
+    /// Returns the operation with this name.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Operation> {
+        Operation::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(word)).ok()
+    }
+
     /// Returns the name used in requests and command lines.
     #[must_use]
     pub fn word(self) -> &'static str {

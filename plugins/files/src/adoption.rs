@@ -7,7 +7,7 @@ mod unmanaged;
 use crate::managed::ManagedFile;
 use crate::overlay::{self, FileEntity, PREFIX};
 use bstr::{BStr, BString, ByteSlice};
-use holo_plugin::{Adopted, Adoption, Candidate, Entity, Host, Output, ScanError, Silence, Verdict};
+use holo_plugin::{Adopted, Adoption, Candidate, Entity, Host, Mode, Output, ScanError, Silence, Verdict};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub(crate) fn adopt(
 }
 
 fn adopt_overlay(overlaid: &FileEntity, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
-    let verdict = overlaid.check(host, host.mode(false), &mut Output::new(&mut Silence));
+    let verdict = overlaid.check(host, Mode::default(), &mut Output::new(&mut Silence));
     if verdict == Verdict::InDesiredState && !overlaid.is_orphan() {
         return Adopted::Unchanged;
     }

@@ -16,7 +16,7 @@ const MAX_ADOPTED: usize = 10;
 
 /// Requests candidates and adopts them, if the plugin supports it.
 pub(super) fn judge_adoption(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
-    if !harness.manner.adopts {
+    if !harness.manner.supports(Operation::Adopt) {
         return Ok(());
     }
     let subject = harness.subject("adopt", &[]);
@@ -91,7 +91,7 @@ fn messages(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) -> bool
 
 /// Requests the origins of the lines of each entity's file, if the plugin supports it.
 pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
-    if !harness.manner.blames {
+    if !harness.manner.supports(Operation::Blame) {
         return Ok(());
     }
     for &id in living {
@@ -115,7 +115,7 @@ pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) ->
 
 /// Runs the health checks of the entities, if the plugin supports them.
 pub(super) fn judge_health(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
-    if !harness.manner.checks_health || living.is_empty() {
+    if !harness.manner.supports(Operation::Health) || living.is_empty() {
         return Ok(());
     }
     let ids: Vec<BString> = living.iter().map(|id| (*id).clone()).collect();

@@ -75,7 +75,7 @@ fn fits(harness: &mut Harness<'_, '_>, info: &Info) -> bool {
 
 /// Requests diagnoses, if the plugin supports them.
 pub(super) fn judge(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
-    if !harness.manner.doctors {
+    if !harness.manner.supports(Operation::Doctor) {
         return Ok(());
     }
     let subject = harness.subject("doctor", &[]);

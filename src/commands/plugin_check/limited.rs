@@ -5,6 +5,7 @@ use super::harness::Harness;
 use super::heard::{listed, plain};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
+use holo_protocol::session::Operation;
 use holo_protocol::{EntityReport, ScanLimit};
 
 /// An ID that no plugin should have.
@@ -12,7 +13,7 @@ const UNKNOWN: &str = "plugin-check:no such entity";
 
 /// Requests limited scans, if the plugin supports them, and compares them with the full one.
 pub(super) fn judge(harness: &mut Harness<'_, '_>, all: &[EntityReport]) -> Result<(), FatalError> {
-    if !harness.manner.limits_scan {
+    if !harness.manner.supports(Operation::Scan) {
         return Ok(());
     }
     let ends = all.first().into_iter().chain(all.last()).map(|entity| entity.id.clone());

@@ -64,7 +64,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
             let is_known = match operation {
                 // In version 3, a diff takes the place of a check.
                 Operation::Check => harness.manner.api_version >= API_VERSION_4,
-                Operation::Preview => harness.manner.previews,
+                Operation::Preview => harness.manner.supports(Operation::Preview),
                 _ => true,
             };
             if is_known {

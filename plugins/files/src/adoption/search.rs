@@ -7,7 +7,7 @@ use crate::overlay::{self, FileEntity, PREFIX};
 use bstr::BString;
 use holo_change::claims::{self, Claim};
 use holo_plugin::system::PackagedFile;
-use holo_plugin::{Candidate, Entity, ForceTo, Host, Job, Output, Silence, Verdict};
+use holo_plugin::{Candidate, Entity, ForceTo, Host, Job, Mode, Output, Silence, Verdict};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -49,14 +49,14 @@ fn edited<'e>(host: &'e Host, managed: &'e [ManagedFile]) -> Vec<Candidate> {
         _ => None,
     });
     let overlays: Vec<&FileEntity> = overlays.filter(|overlaid| !overlaid.is_orphan()).collect();
-    let job = |entity: &&'e FileEntity| Job { entity: *entity, mode: host.mode(false) };
+    let job = |entity: &&'e FileEntity| Job { entity: *entity, mode: Mode::default() };
     let jobs: Vec<Job<'_, FileEntity>> = overlays.iter().map(job).collect();
     let mut unheard = Silence;
     let mut output = Output::new(&mut unheard);
     let is_edited = |(checked, overlaid): (Option<overlay::Checked>, &&FileEntity)| {
         let verdict = match checked {
             Some(checked) => checked.tell(&mut output),
-            None => overlaid.check(host, host.mode(false), &mut output),
+            None => overlaid.check(host, Mode::default(), &mut output),
         };
         (verdict == Verdict::NeedsForce(ForceTo::Overwrite))
             .then(|| Candidate::new(overlaid.report().id, "edited since it was applied"))

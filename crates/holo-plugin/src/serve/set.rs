@@ -1,14 +1,13 @@
-//! The answers for a set of entities in a session.
+//! The answers for a set of entities.
 
-use super::answers::Answers;
+use super::answers::{Answers, Wire};
 use crate::index::{Table, define_index};
 use crate::serve::{applied_messages, foresee, send, verdict_messages};
 use crate::{Applied, Entity, ForceTo, Host, Output, SetAnswers, Sink, Verdict};
 use bstr::BString;
-use holo_protocol::session::{Answer, Outcome, Stream};
-use holo_protocol::{Message, Progress, Sent, Text};
+use holo_protocol::session::{Outcome, Stream};
+use holo_protocol::{Message, Progress, Sent};
 use std::collections::HashMap;
-use std::io::Write;
 
 define_index! {
     /// The index of an entity in a set.
@@ -16,7 +15,7 @@ define_index! {
 }
 
 /// The answers for a set, each with the ID of its entity.
-pub(super) struct SetInSession<'a, E, W: Write> {
+pub(super) struct EntitySet<'a, E, W> {
     host: &'a Host,
     /// The entities with their IDs and the names of the values that others receive from them.
     entities: Table<JobIndex, (&'a BString, &'a E, &'a [BString])>,
@@ -27,19 +26,19 @@ pub(super) struct SetInSession<'a, E, W: Write> {
     sent: HashMap<JobIndex, Vec<Message>>,
 }
 
-impl<'a, E, W: Write> SetInSession<'a, E, W> {
+impl<'a, E, W> EntitySet<'a, E, W> {
     /// Creates the answers for a set of entities with their IDs and the names of the values that others receive from
     /// them.
     pub(super) fn new(
         host: &'a Host,
         entities: impl Iterator<Item = (&'a BString, &'a E, &'a [BString])>,
         answers: &'a mut Answers<W>,
-    ) -> SetInSession<'a, E, W> {
-        SetInSession { host, entities: entities.collect(), answers, speaker: JobIndex::from(0), sent: HashMap::new() }
+    ) -> EntitySet<'a, E, W> {
+        EntitySet { host, entities: entities.collect(), answers, speaker: JobIndex::from(0), sent: HashMap::new() }
     }
 }
 
-impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
+impl<E: Entity, W: Wire> SetAnswers<Verdict> for EntitySet<'_, E, W> {
     /// Not announced, because a check that is interrupted leaves no entity unfinished.
     fn begin(&mut self, _: usize) {}
 
@@ -67,13 +66,10 @@ impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
     }
 }
 
-impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
+impl<E: Entity, W: Wire> SetAnswers for EntitySet<'_, E, W> {
     fn begin(&mut self, index: usize) {
-        let request = self.answers.request;
         let (id, ..) = self.entities[JobIndex::from(index)];
-        self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
-        // If this process dies, the dispatcher must know which entity it was working on.
-        self.answers.hand_over();
+        self.answers.begin(id);
     }
 
     fn output(&mut self, index: usize) -> Output<'_> {
@@ -88,7 +84,12 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
         send(entity, &applied, self.host, wanted, &mut Output::new(self));
         let mut messages = applied_messages(&applied);
         messages.extend(self.sent.remove(&index).unwrap_or_default());
-        let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
+        let result = if let Applied::Failed { version_3_status, .. } = applied {
+            self.answers.wire.fail_with(version_3_status);
+            Outcome::Failed
+        } else {
+            Outcome::Done
+        };
         if applied == Applied::NeedsForce(ForceTo::Overwrite)
             && self.host.shows_differences()
             && let Some(pair) = entity.diff(self.host)
@@ -112,7 +113,7 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
     }
 }
 
-impl<E, W: Write> Sink for SetInSession<'_, E, W> {
+impl<E, W: Wire> Sink for EntitySet<'_, E, W> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let (id, ..) = self.entities[self.speaker];
         self.answers.output(Some(id), stream, bytes);

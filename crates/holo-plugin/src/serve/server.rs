@@ -1,21 +1,17 @@
-//! Sessions, in which one process serves a whole run.
+//! Answers requests: those of a session, which serves a whole run, or the one that a process was started for.
 
-mod answers;
-mod set;
-
-use super::operations::messages;
+use super::answers::{AnswerSink, Answers, JsonLines, Streams, Wire, messages};
+use super::set::EntitySet;
 use super::{
-    adoption, applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines,
-    unknown_entity, verdict_messages,
+    applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines, unknown_entity,
+    verdict_messages,
 };
 use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence};
-use answers::{AnswerSink, Answers};
 use bstr::{BString, ByteSlice};
-use holo_protocol::session::{Answer, Operation, Outcome, Request};
-use holo_protocol::{ScanLimit, Text};
-use set::SetInSession;
-use std::collections::{HashMap, HashSet};
-use std::io::{self, BufRead, BufWriter, Write};
+use holo_protocol::session::{Operation, Outcome, Request};
+use holo_protocol::{AdoptMessage, ScanLimit, Text};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{self, BufRead, BufWriter};
 use std::mem;
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,27 +20,21 @@ use std::process::ExitCode;
 /// one while the next is created.
 const REPORTED_TOGETHER: usize = 32 << 10;
 
-/// Answers requests until the end of the input.
-pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
-    let writer = match messages() {
-        Ok(messages) => BufWriter::new(messages),
-        Err(error) => {
-            return complain(
-                &format!("cannot write to file descriptor 3: {}", holo_protocol::words::reason(&error)),
-                1,
-            );
-        }
+/// Answers the requests on standard input until its end.
+pub(super) fn serve_session<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
+    let reason = holo_protocol::words::reason;
+    let wire = match messages() {
+        Ok(messages) => JsonLines(BufWriter::new(messages)),
+        Err(error) => return complain(&format!("cannot write to file descriptor 3: {}", reason(&error)), 1),
     };
-    let mut session = Session { plugin, host: host.clone(), known: HashMap::new(), answers: Answers::new(writer) };
+    let mut server = Server::new(plugin, host, wire);
     for line in io::stdin().lock().split(b'\n') {
         let request = match line.map(|line| serde_json::from_slice::<Request>(&line)) {
             Ok(Ok(request)) => request,
             Ok(Err(error)) => return complain(&format!("cannot understand the request: {error}"), 1),
-            Err(error) => {
-                return complain(&format!("cannot read requests: {}", holo_protocol::words::reason(&error)), 1);
-            }
+            Err(error) => return complain(&format!("cannot read requests: {}", reason(&error)), 1),
         };
-        if session.answer(&request).is_err() {
+        if server.answer(&request).is_err() {
             // The dispatcher has closed the connection.
             return ExitCode::FAILURE;
         }
@@ -52,7 +42,16 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-struct Session<'a, P: Plugin, W: Write> {
+/// Answers one request on the streams of this process.
+pub(super) fn serve_request<P: Plugin>(plugin: &P, host: &Host, request: &Request) -> ExitCode {
+    let mut server = Server::new(plugin, host, Streams::new(host.api_version(), request.operation));
+    match server.answer(request) {
+        Ok(()) => server.answers.wire.exit_code(),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Server<'a, P: Plugin, W> {
     plugin: &'a P,
     host: Host,
     /// The entities that have been found so far.
@@ -60,7 +59,11 @@ struct Session<'a, P: Plugin, W: Write> {
     answers: Answers<W>,
 }
 
-impl<P: Plugin, W: Write> Session<'_, P, W> {
+impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
+    fn new(plugin: &'a P, host: &Host, wire: W) -> Server<'a, P, W> {
+        Server { plugin, host: host.clone(), known: HashMap::new(), answers: Answers::new(wire) }
+    }
+
     fn answer(&mut self, request: &Request) -> io::Result<()> {
         self.answers.request = request.request;
         if !request.resource_dirs.is_empty() {
@@ -121,28 +124,36 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             }
             self.known.insert(report.id, entity);
         }
-        if !text.is_empty() {
-            self.answers.report(text);
-        }
+        self.answers.report(text);
         Outcome::Done
     }
 
     fn doctor(&mut self) -> Outcome {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let lines = diagnoses(self.plugin, &self.host, &mut Output::new(&mut sink));
-        if !lines.is_empty() {
-            self.answers.report(lines);
-        }
+        self.answers.report(lines);
         Outcome::Done
     }
 
+    /// Runs the health checks of the entities with these IDs, or of all entities if there are none.
     fn health(&mut self, ids: Vec<BString>) -> Outcome {
-        let there: Vec<BString> = ids.into_iter().filter(|id| self.is_there(id)).collect();
-        let entities = there.iter().filter_map(|id| Some((id, self.known.get(id)?.health_checks())));
-        let lines = crate::health::lines(entities, &self.host);
-        if !lines.is_empty() {
-            self.answers.report(lines);
+        let is_known = !ids.is_empty() && ids.iter().all(|id| self.known.contains_key(id));
+        if !is_known {
+            let limit = (!ids.is_empty()).then_some(ScanLimit::Ids(&ids));
+            // An earlier scan of this process has printed the errors of definitions.
+            let found = if self.known.is_empty() {
+                let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
+                listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink))
+            } else {
+                listed(self.plugin, &self.host, limit, &mut Output::new(&mut Silence))
+            };
+            let Ok(found) = found else { return Outcome::Failed };
+            self.known.extend(found.map(|(report, entity)| (report.id, entity)));
         }
+        let ids =
+            if ids.is_empty() { BTreeSet::from_iter(self.known.keys().cloned()) } else { ids.into_iter().collect() };
+        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?.health_checks())));
+        self.answers.report(crate::health::lines(entities, &self.host));
         Outcome::Done
     }
 
@@ -159,7 +170,8 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let listed = self.plugin.candidates(&self.host, &mut Output::new(&mut sink));
         let Ok(candidates) = listed else { return Outcome::Failed };
-        self.answers.text(None, &adoption::lines(&candidates));
+        let lines = candidates.iter().flat_map(|candidate| [candidate.to_line(), "\n".into()]);
+        self.answers.text(None, &lines.collect::<Vec<_>>().concat());
         Outcome::Done
     }
 
@@ -175,25 +187,21 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         if let Adopted::Done { definition } = &adopted {
             self.answers.text(Some(id), definition.as_bytes());
         }
-        let messages = adoption::message(&adopted).into_iter().map(|message| Text(message.to_line())).collect();
+        let message = match &adopted {
+            Adopted::Unknown => Some(AdoptMessage::Unknown),
+            Adopted::Unchanged => Some(AdoptMessage::NotChanged),
+            Adopted::Entity(id) => Some(AdoptMessage::Entity(id.clone())),
+            Adopted::Conflict(path) => Some(AdoptMessage::Conflict(path.clone())),
+            Adopted::Done { .. } | Adopted::Failed => None,
+        };
         let result = if adopted == Adopted::Failed { Outcome::Failed } else { Outcome::Done };
-        self.answers.say(&Answer::Result { request: request.request, entity: Text(id.clone()), messages, result });
+        self.answers.result_in_lines(id, message.iter().map(AdoptMessage::to_line), result);
         Outcome::Done
     }
 
     /// Returns the IDs of existing entities. For the others, an error has been reported.
     fn find_all(&mut self, ids: Vec<BString>) -> Vec<BString> {
         ids.into_iter().filter(|id| self.find(id)).collect()
-    }
-
-    /// Returns true if the entity exists. No error is reported otherwise.
-    fn is_there(&mut self, id: &BString) -> bool {
-        if !self.known.contains_key(id)
-            && let Ok(Some(entity)) = self.plugin.find(&self.host, id.as_bstr(), &mut Output::new(&mut Silence))
-        {
-            self.known.insert(id.clone(), entity);
-        }
-        self.known.contains_key(id)
     }
 
     fn find(&mut self, id: &BString) -> bool {
@@ -226,7 +234,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     /// Answers for entities that cannot be processed, and returns the others.
     fn without_hindered(&mut self, ids: Vec<BString>, operation: Operation) -> Vec<BString> {
-        let Session { known, answers, .. } = self;
+        let Server { known, answers, .. } = self;
         let is_able = |id: &BString| {
             let Some(hindrance) = known.get(id).and_then(Entity::hindrance) else { return true };
             let mut sink = AnswerSink { answers, entity: Some(id) };
@@ -261,13 +269,13 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         ids: &[BString],
         force: bool,
         modes: &Modes<'_>,
-        work: impl FnOnce(&P, &Host, &[Job<'_, P::Entity>], &mut SetInSession<'_, P::Entity, W>),
+        work: impl FnOnce(&P, &Host, &[Job<'_, P::Entity>], &mut EntitySet<'_, P::Entity, W>),
     ) -> Outcome {
         let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
         let jobs = entities.clone().map(|(id, entity)| Job { entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let entities = entities.map(|(id, entity)| (id, entity, modes.wanted_of(id)));
-        let mut answers = SetInSession::new(&self.host, entities, &mut self.answers);
+        let mut answers = EntitySet::new(&self.host, entities, &mut self.answers);
         work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }
