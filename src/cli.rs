@@ -18,7 +18,6 @@ pub use parse::{Arguments, options_of, parse, usage};
     bin_name = "holo",
     about = None,
     long_about = None,
-    help_template = "{usage-heading} {usage}\n\n{all-args}\n\nMore is in holo(8).",
     version,
     disable_version_flag = true,
     disable_help_subcommand = true,

@@ -26,7 +26,7 @@ pub mod report;
 
 use cli::Arguments;
 use host::settings::Settings;
-use report::{Event, Remarks, Report, Reporter};
+use report::{Event, Report, Reporter};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -42,9 +42,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             report.event(Event::Text(text.as_bytes()));
             error::exit::DONE
         }
-        Arguments::Unusable { text, hint } => {
+        Arguments::Unusable(text) => {
             report.event(Event::Usage(&text));
-            hint.iter().for_each(|hint| report.advise(hint));
             error::exit::USAGE
         }
     };

@@ -1,8 +1,8 @@
 //! Parses a command line into a verb with its options, or an error.
 
 use super::{Cli, Help, Verb};
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches};
 use holo_definitions::did_you_mean;
 use std::ffi::OsString;
 
@@ -13,32 +13,25 @@ pub enum Arguments {
     Verb(Verb),
     /// The help of a verb, or of the whole program; goes to stdout.
     Help(String),
-    /// An invalid command line.
-    Unusable {
-        /// The message; goes to stderr.
-        text: String,
-        /// A likely correction.
-        hint: Option<String>,
-    },
+    /// The message about an invalid command line; goes to stderr.
+    Unusable(String),
 }
 
 /// Parses a command line.
 #[must_use]
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
-    use clap::error::ErrorKind;
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    match Cli::try_parse_from(selectors_last(arguments)) {
+    let (is_bare, words) = (arguments.len() < 2, arguments.clone());
+    let command = Cli::command().override_help(usage());
+    let matches = command.try_get_matches_from(selectors_last(arguments));
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Help(Help { command }), .. }) if !command.is_empty() => help_of(&command),
         Ok(cli) => Arguments::Verb(cli.verb),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
             ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
-            ErrorKind::MissingSubcommand
-            | ErrorKind::InvalidSubcommand
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                Arguments::Unusable { text: usage(), hint: meant_command(&error) }
-            }
-            _ => Arguments::Unusable { text: format!("{}\n{}", complaint(&error), usage()), hint: None },
+            _ if is_bare => Arguments::Unusable(usage()),
+            _ => Arguments::Unusable(complaint(&error, &words)),
         },
     }
 }
@@ -48,9 +41,8 @@ fn help_of(command: &[String]) -> Arguments {
     let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
     let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
     match parse(words) {
-        help @ Arguments::Help(_) => help,
-        Arguments::Unusable { hint, .. } => Arguments::Unusable { text: usage(), hint },
-        Arguments::Verb(_) => Arguments::Unusable { text: usage(), hint: None },
+        Arguments::Verb(_) => Arguments::Help(usage()),
+        other => other,
     }
 }
 
@@ -115,16 +107,58 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     options
 }
 
-/// Returns the error message, without clap's hints, as the usage is shown instead.
-fn complaint(error: &clap::Error) -> String {
+/// Returns the error message, with a likely correction and the usage of the command.
+fn complaint(error: &clap::Error, arguments: &[OsString]) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
-    format!("!! {}", first.strip_prefix("error: ").unwrap_or(first).trim_end())
+    let first = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (_, Some(ContextValue::String(written))) => format!("unknown command: {written}"),
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, _) => {
+            "a command is missing".to_owned()
+        }
+        _ => first.strip_prefix("error: ").unwrap_or(first).trim_end().to_owned(),
+    };
+    let hint = meant_command(error).map(|hint| format!(", {hint}")).unwrap_or_default();
+    let mut command = Cli::command();
+    command.build();
+    let mut name = "holo".to_owned();
+    let mut inner = &command;
+    for word in arguments.iter().skip(1) {
+        let Some(next) = word.to_str().and_then(|word| inner.find_subcommand(word)) else { break };
+        inner = next;
+        name = format!("{name} {}", inner.get_name());
+    }
+    let usage = inner.clone().render_usage();
+    format!("!! {first}{hint}\n{usage}\n>> for more, see `{name} --help`\n")
 }
+
+/// The verbs in the order of the help.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Every day", &["apply", "check", "diff", "watch", "health"]),
+    ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
+    ("Go back", &["rollback", "generations"]),
+    ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
+    ("For authors", &["test", "plugin"]),
+    ("Other", &["completion", "version", "help"]),
+];
 
 /// Returns the help, which begins with `Usage:`.
 #[must_use]
 pub fn usage() -> String {
-    let help = Cli::command().render_help().to_string();
-    format!("{}\n", help.trim_end())
+    let command = Cli::command();
+    let verbs: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+    let width = verbs.iter().map(|verb| verb.len()).max().unwrap_or_default();
+    let mut text = "Usage: holo <COMMAND>\n".to_owned();
+    for (title, verbs) in GROUPS {
+        text.push_str(&format!("\n{title}:\n"));
+        for verb in verbs {
+            let about = command.find_subcommand(verb).and_then(clap::Command::get_about).cloned().unwrap_or_default();
+            text.push_str(&format!("  {verb:width$}  {about}\n"));
+        }
+    }
+    text.push_str(
+        "\nOptions:\n  -V, --version  Show the version\n  -h, --help     Show this help, or the help of a command\n",
+    );
+    text.push_str("\nMore is in holo(8).\n");
+    text
 }

@@ -43,18 +43,33 @@ fn help_shows_the_given_command() {
     assert!(help(&["help", "plugin", "check"]).contains("--resources"));
     assert!(matches!(parsed(&["help"]), Arguments::Verb(Verb::Help(_))));
     assert!(matches!(parsed(&["-V"]), Arguments::Verb(Verb::Version)));
-    let hint = |words: &[&str]| match parsed(words) {
-        Arguments::Unusable { text, hint } if text == usage() => hint,
-        other => Some(format!("{other:?}")),
+    let error = |words: &[&str]| match parsed(words) {
+        Arguments::Unusable(text) => text,
+        other => format!("{other:?}"),
     };
-    assert_eq!(hint(&["help", "aply"]).as_deref(), Some("did you mean apply?"));
-    assert_eq!(hint(&["aply", "x"]).as_deref(), Some("did you mean apply?"));
-    assert_eq!(hint(&["plugin", "chekc"]).as_deref(), Some("did you mean check?"));
-    assert_eq!(hint(&["xyzzy"]), None);
+    let of_all = "Usage: holo <COMMAND>\n>> for more, see `holo --help`\n";
+    for words in [&["help", "aply"][..], &["aply", "x"]] {
+        assert_eq!(error(words), format!("!! unknown command: aply, did you mean apply?\n{of_all}"));
+    }
+    assert_eq!(error(&["xyzzy"]), format!("!! unknown command: xyzzy\n{of_all}"));
+    assert_eq!(error(&[]), usage());
+    let of_plugin = "Usage: holo plugin <COMMAND>\n>> for more, see `holo plugin --help`\n";
+    assert_eq!(error(&["plugin", "chekc"]), format!("!! unknown command: chekc, did you mean check?\n{of_plugin}"));
+    assert_eq!(error(&["plugin"]), format!("!! a command is missing\n{of_plugin}"));
+    assert!(error(&["apply", "--jobs", "0"]).contains("\nUsage: holo apply [OPTIONS] [SELECTOR]...\n"));
     assert!(options_of("apply").contains(&"--force".to_owned()) && !options_of("scan").contains(&"--force".to_owned()));
 }
 
 #[test]
 fn command_line_definition_is_valid() {
     Cli::command().debug_assert();
+}
+
+#[test]
+fn help_names_every_verb_once() {
+    let help = usage();
+    for verb in Cli::command().get_subcommands() {
+        let line = format!("\n  {} ", verb.get_name());
+        assert_eq!(help.matches(&line).count(), 1, "{line}");
+    }
 }

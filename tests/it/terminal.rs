@@ -135,7 +135,6 @@ fn hints_about_programs() {
 
 fn hints_about_words() {
     let root = files().resource("files/10-x/etc/motd", "x\n").file("etc/motd", "stock\n");
-    hint(&root, "aply", "Usage:", "did you mean apply?");
     hint(&root, "apply --forec", "Unrecognized argument: --forec", "did you mean --force?");
     hint(&root, "diff file:/etc/mtod", "Unrecognized argument: file:/etc/mtod", "did you mean file:/etc/motd?");
     hint(&root, "check flies", "Unrecognized argument: flies", "did you mean files?");

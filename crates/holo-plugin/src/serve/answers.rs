@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 /// A form in which answers reach the dispatcher.
 pub(super) trait Wire {
-    /// True if the process serves one request, so that an earlier process has printed the warnings of a scan.
-    const SCANS_AGAIN: bool;
+    /// True if the process serves one request. Then an earlier process has printed the warnings of a scan.
+    const ONE_REQUEST: bool;
 
     fn say(&mut self, answer: &Answer);
 
@@ -27,7 +27,7 @@ pub(super) trait Wire {
 pub(super) struct JsonLines(pub(super) BufWriter<File>);
 
 impl Wire for JsonLines {
-    const SCANS_AGAIN: bool = false;
+    const ONE_REQUEST: bool = false;
 
     fn say(&mut self, answer: &Answer) {
         // An error is reported when the request ends.
@@ -90,6 +90,9 @@ impl Streams {
     fn result(&mut self, messages: &[Text], result: Outcome) {
         let has_failed = result == Outcome::Failed;
         self.has_failed |= has_failed;
+        let mut messages: Vec<&Text> = messages.iter().collect();
+        // Values come before the result that they belong to.
+        messages.sort_by_key(|line| !line.as_bstr().starts_with(b"send") && !line.as_bstr().starts_with(b"keep"));
         if self.version >= API_VERSION_4 || self.operation == Operation::Adopt {
             let lines = messages.iter().flat_map(|line| [line.as_bstr().as_bytes(), b"\n"]);
             self.message(&lines.collect::<Vec<_>>().concat());
@@ -116,7 +119,7 @@ impl Streams {
 }
 
 impl Wire for Streams {
-    const SCANS_AGAIN: bool = true;
+    const ONE_REQUEST: bool = true;
 
     fn say(&mut self, answer: &Answer) {
         match answer {
@@ -258,6 +261,6 @@ impl<W: Wire> Sink for AnswerSink<'_, W> {
 
     /// An entity is only looked for after a scan.
     fn is_again(&self) -> bool {
-        W::SCANS_AGAIN && self.entity.is_some()
+        W::ONE_REQUEST && self.entity.is_some()
     }
 }

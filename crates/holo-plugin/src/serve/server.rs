@@ -6,7 +6,7 @@ use super::{
     applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines, unknown_entity,
     verdict_messages,
 };
-use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence};
+use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, concurrently};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
 use holo_protocol::{AdoptMessage, ScanLimit, Text};
@@ -255,13 +255,20 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
     fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
         let ids = self.find_all(ids);
         let ids = self.without_hindered(ids, Operation::Apply);
-        self.work_on_set(&ids, force, modes, |plugin, host, set, answers| plugin.apply_set(host, set, answers))
+        self.work_on_set(&ids, force, modes, |plugin, host, set, answers| match set {
+            // Preparations for sets, such as lists of unchanged files, do not pay off.
+            [_] if W::ONE_REQUEST => concurrently::apply(host, set, 1, answers),
+            set => plugin.apply_set(host, set, answers),
+        })
     }
 
     fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
         let ids = self.find_all(ids);
         let ids = self.without_hindered(ids, Operation::Check);
-        self.work_on_set(&ids, false, modes, |plugin, host, set, answers| plugin.check_set(host, set, answers))
+        self.work_on_set(&ids, false, modes, |plugin, host, set, answers| match set {
+            [_] if W::ONE_REQUEST => concurrently::check(host, set, 1, answers),
+            set => plugin.check_set(host, set, answers),
+        })
     }
 
     fn work_on_set(
