@@ -387,5 +387,5 @@ fn check_readable(path: &Path) -> io::Result<()> {
 
 fn create_directories(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

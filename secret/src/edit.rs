@@ -204,7 +204,12 @@ fn new_file(path: &Path) -> io::Result<File> {
 
 /// Returns possible locations, best first: those in memory never reach a disk.
 fn places() -> Vec<PathBuf> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|own| own.is_absolute());
+    let user = rustix::process::geteuid().as_raw();
+    // It may be that of another user, as after su.
+    let is_own = |place: &PathBuf| {
+        place.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
+    };
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|own| own.is_absolute() && is_own(own));
     own.into_iter().chain(["/dev/shm".into(), std::env::temp_dir()]).filter(|place| place.is_dir()).collect()
 }
 

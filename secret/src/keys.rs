@@ -16,6 +16,23 @@ pub(crate) const SSH: &str = "etc/ssh/ssh_host_ed25519_key";
 /// The maximum size of a value to decrypt.
 const MAX_SIZE: u64 = 16 << 20;
 
+/// The group that may read the private keys of SSH servers on some distributions.
+const KEY_GROUP: &str = "ssh_keys";
+
+/// Returns true if users other than the owner may access a private key, as ssh judges it. If this cannot be determined,
+/// it is not used.
+fn may_be_read_by_others(root: &Root, path: &str) -> bool {
+    let Ok((_, mode)) = root.stat(path) else { return true };
+    let is_of_key_group = || {
+        let groups = root.text("etc/group").unwrap_or_default();
+        let mut group = groups.lines().filter_map(|line| line.strip_prefix(KEY_GROUP)?.strip_prefix(':'));
+        let id = group.next().and_then(|fields| fields.split(':').nth(1)?.parse::<u32>().ok());
+        id.is_some() && id == root.group_id(path).ok()
+    };
+    let open = mode.bits() & 0o077;
+    open != 0 && !(open == 0o040 && is_of_key_group())
+}
+
 /// The available keys, and the errors of the others.
 pub(crate) struct Keys {
     identities: Vec<Box<dyn Identity>>,
@@ -40,6 +57,9 @@ impl Keys {
                 }
             };
             match identities(&content) {
+                Ok(_) if may_be_read_by_others(&root, path) => {
+                    keys.problems.push(format!("{shown}: other users may read this private key; chmod 0600 {shown}"));
+                }
                 Ok(found) => {
                     keys.identities.extend(found);
                     keys.files.push(shown);

@@ -1,6 +1,7 @@
 //! Loads the sides of a difference, without following symlinks or blocking.
 
 use super::Content;
+use holo_change::tracked::Digest;
 use holo_protocol::words::reason;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -119,9 +120,22 @@ fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessErr
     }
     let mut content = Vec::new();
     let mut file = std::fs::File::from(file);
-    file.read_to_end(&mut content).map_err(PathlessError::Read)?;
+    file.by_ref().take(MAX_SIZE + 1).read_to_end(&mut content).map_err(PathlessError::Read)?;
+    if content.len() as u64 > MAX_SIZE {
+        content = stand_in(content, file).map_err(PathlessError::Read)?;
+    }
     let executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
     Ok(Content::File { content, executable })
+}
+
+/// The maximum size of a file that is compared line by line, in bytes.
+const MAX_SIZE: u64 = 16 << 20;
+
+/// Returns a short binary content that differs whenever the file does, given its beginning and the rest. As git does with
+/// large files, a difference is only stated.
+fn stand_in(beginning: Vec<u8>, rest: std::fs::File) -> io::Result<Vec<u8>> {
+    let digest = Digest::of(&mut io::Cursor::new(beginning).chain(rest))?;
+    Ok(format!("\0{}", digest.as_str()).into_bytes())
 }
 
 fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
@@ -134,7 +148,22 @@ fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Pathless
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+
+    #[test]
+    fn large_files_are_only_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = |name: &str, last: &[u8]| {
+            let path = folder.path().join(name);
+            let file = std::fs::File::create(&path).unwrap();
+            file.write_all_at(last, 1 << 30).unwrap();
+            load(&path, Path::new("/")).unwrap()
+        };
+        let (one, same, other) = (large("a", b"x"), large("b", b"x"), large("c", b"y"));
+        let Content::File { content, .. } = &one else { panic!() };
+        assert!(content.len() < 100 && holo_diff::is_binary(content));
+        assert!(one == same && one != other);
+    }
 
     fn file(content: &str, executable: bool) -> Content {
         Content::File { content: content.into(), executable }

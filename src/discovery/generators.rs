@@ -104,7 +104,10 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remar
     let ended = program.run(interrupt, |channel, bytes| {
         let line = if channel == process::Channel::Stdout { &mut stdout } else { &mut stderr };
         line.extend_from_slice(bytes);
-        show_whole_lines(path, line, remarks);
+        // The rest has been searched already.
+        if bytes.contains(&b'\n') {
+            show_whole_lines(path, line, remarks);
+        }
     });
     for mut rest in [stdout, stderr] {
         if !rest.is_empty() {
@@ -115,6 +118,7 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remar
     let ended = ended.map_err(|error| match error {
         RunError::Start(error) => failed(error.into()),
         RunError::TimedOut(limit) => failed(PluginError::TimedOut(limit)),
+        RunError::TooMuch(error) => failed(PluginError::TooMuch(error)),
         RunError::Interrupted(fatal) => fatal.during([path.display().to_string()]),
     })?;
     check_status(ended.status).map_err(failed)

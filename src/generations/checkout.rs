@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The parent of all plugins' resource directories.
@@ -37,7 +37,8 @@ impl Store {
             let path = directory.join(path);
             match node {
                 Node::Directory(access) => {
-                    fs::create_dir(&path).map_err(|error| io("mkdir", &path, error))?;
+                    // Until it gets its mode, its files are private.
+                    fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| io("mkdir", &path, error))?;
                     directories.push((path, *access));
                 }
                 Node::Symlink(target) => symlink(target, &path).map_err(|error| io("symlink", &path, error))?,

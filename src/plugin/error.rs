@@ -1,6 +1,6 @@
 //! The errors of plugins and other programs.
 
-use super::process::{RunError, StartError};
+use super::process::{RunError, StartError, TooMuchError};
 use crate::error::FatalError;
 use bstr::BString;
 use holo_process::Status;
@@ -28,6 +28,9 @@ pub enum PluginError {
     /// It exceeded its time limit.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
+    /// It wrote too much.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuchError),
     /// Its process ended with this unsuccessful status.
     #[error("{}", .0.failure().unwrap_or_default())]
     Status(Status),
@@ -100,6 +103,7 @@ impl From<RunError> for OperationError {
         match error {
             RunError::Start(error) => PluginError::Start(error).into(),
             RunError::TimedOut(limit) => PluginError::TimedOut(limit).into(),
+            RunError::TooMuch(error) => PluginError::TooMuch(error).into(),
             RunError::Interrupted(fatal) => OperationError::Fatal(fatal),
         }
     }

@@ -75,6 +75,7 @@ pub fn shake_hands(
     let failed = |source: PluginError| PluginError::Info { id: id.to_owned(), source: Box::new(source) };
     let ended = ended.map_err(|error| match error {
         RunError::TimedOut(limit) => failed(PluginError::TimedOut(limit)).into(),
+        RunError::TooMuch(error) => failed(PluginError::TooMuch(error)).into(),
         error => OperationError::from(error).during(|| format!("the plugin {id}")),
     })?;
     check_status(ended.status).map_err(failed)?;

@@ -17,6 +17,11 @@ pub use holo_process::{Channel, Event, Exit, Process};
 /// The maximum time that a program which was asked to end may take for work that must not be interrupted.
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
 
+/// The maximum output of a program, on all of its pipes, in bytes.
+pub(super) const MAX_OUTPUT: u64 = 64 << 20;
+/// The maximum size of a scan report, in bytes. A hundred thousand entities need about 30 MB.
+const MAX_REPORT: u64 = 256 << 20;
+
 /// A program to be started.
 #[derive(Debug)]
 pub struct Program<'a> {
@@ -64,9 +69,48 @@ pub enum RunError {
     /// It exceeded this time limit.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
+    /// It wrote more than this number of bytes.
+    #[error(transparent)]
+    TooMuch(#[from] TooMuchError),
     /// A signal requested the end; the process and its group are gone.
     #[error(transparent)]
     Interrupted(#[from] FatalError),
+}
+
+/// A program wrote more than this number of bytes, and was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ended because it wrote more than {} MiB", .0 >> 20)]
+pub struct TooMuchError(u64);
+
+/// Counts the output of a program.
+#[derive(Debug)]
+pub(super) struct OutputMeter {
+    left: u64,
+    limit: u64,
+}
+
+impl OutputMeter {
+    pub(super) fn new(limit: u64) -> OutputMeter {
+        OutputMeter { left: limit, limit }
+    }
+
+    /// Returns the meter for an operation on this number of entities, each of which has a few answers.
+    pub(super) fn for_operation(operation: Operation, entities: usize) -> OutputMeter {
+        let limit = if operation == Operation::Scan { MAX_REPORT } else { MAX_OUTPUT };
+        OutputMeter::new(limit.saturating_add(entities as u64 * 4096))
+    }
+
+    /// Counts bytes. If there are too many, the program is asked to end, which [`wait`] reports as [`Event::Stopped`].
+    pub(super) fn count(&mut self, bytes: usize, process: &mut Process) {
+        self.left = self.left.saturating_sub(bytes as u64);
+        if self.is_exceeded().is_err() && !process.is_ending() {
+            process.set_alarm(Some(Instant::now()));
+        }
+    }
+
+    pub(super) fn is_exceeded(&self) -> Result<(), TooMuchError> {
+        if self.left == 0 { Err(TooMuchError(self.limit)) } else { Ok(()) }
+    }
 }
 
 /// Waiting for a program failed.
@@ -109,8 +153,8 @@ impl Program<'_> {
     /// Runs the program to completion.
     ///
     /// # Errors
-    /// If it cannot be started ([`RunError::Start`]), exceeds its limit ([`RunError::TimedOut`]), or a signal requests
-    /// the end ([`RunError::Interrupted`]).
+    /// If it cannot be started ([`RunError::Start`]), exceeds its time limit ([`RunError::TimedOut`]) or the limit of
+    /// its output ([`RunError::TooMuch`]), or a signal requests the end ([`RunError::Interrupted`]).
     pub fn run(self, interrupt: &Interrupt, mut seen: impl FnMut(Channel, &[u8])) -> Result<Exit, RunError> {
         self.run_patiently(interrupt, |heard| {
             if let Heard::Chunk(channel, bytes) = heard {
@@ -125,17 +169,27 @@ impl Program<'_> {
     /// Like `run`.
     pub fn run_patiently(self, interrupt: &Interrupt, mut heard: impl FnMut(Heard<'_>)) -> Result<Exit, RunError> {
         let limit = self.limit;
+        let is_scan = self.arguments.first().is_some_and(|word| *word == Operation::Scan.word());
+        let mut meter = OutputMeter::new(if is_scan { MAX_REPORT } else { MAX_OUTPUT });
         let mut process = self.start()?;
         process.set_alarm(limit.and_then(|limit| Instant::now().checked_add(limit)));
         let mut end = None;
         loop {
+            let mut written = 0;
             wait(&mut process, interrupt, |event| match event {
-                Event::Chunk(channel, bytes) => heard(Heard::Chunk(channel, bytes)),
+                Event::Chunk(channel, bytes) => {
+                    written += bytes.len();
+                    if meter.is_exceeded().is_ok() {
+                        heard(Heard::Chunk(channel, bytes));
+                    }
+                }
                 Event::Waiting => heard(Heard::Waiting),
                 Event::Ended(exit) => end = Some(Ok(exit)),
                 Event::Stopped(_) => end = Some(Err(RunError::TimedOut(limit.unwrap_or_default()))),
             })?;
+            meter.count(written, &mut process);
             if let Some(end) = end {
+                meter.is_exceeded()?;
                 return end;
             }
         }

@@ -112,7 +112,7 @@ pub(super) fn work(
     let ended = match ended {
         Ok(ended) => ended,
         Err(RunError::Interrupted(fatal)) => return Err(fatal),
-        Err(error @ (RunError::Start(_) | RunError::TimedOut(_))) => {
+        Err(error @ (RunError::Start(_) | RunError::TimedOut(_) | RunError::TooMuch(_))) => {
             on_progress(Progress::Failed(Failure::Broken(error.to_string())));
             return Ok(());
         }

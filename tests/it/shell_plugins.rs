@@ -30,12 +30,54 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(locks());
     trials.push(Trial::test("limits/slow_entity_fails_alone", limits));
     trials.push(Trial::test("limits/before_the_first_entity", limits_of_the_beginning));
+    trials.push(Trial::test("limits/endless_output", endless_output));
     trials.extend(streams());
     trials.extend(unprivileged());
     trials.extend(by_hand());
     trials.push(Trial::test("no_interpreter/plugin_generator_and_holoscript", no_interpreter));
     trials.push(trial("python/a_life", &[Need::Program("python3")], a_life_in_python));
     trials
+}
+
+/// Programs whose output never ends are ended, with an error that names them, and the dispatcher does not grow.
+fn endless_output() -> Result<(), Failed> {
+    let scan = "scan) echo 'ENTITY: demo:x' ;;";
+    let is_ended = "ended because it wrote more than 64 MiB";
+    for (operations, verb, status, error) in [
+        (
+            "scan) yes 'ENTITY: demo:x' ;;",
+            "scan",
+            255,
+            "scan with plugin demo failed: ended because it wrote more than 256 MiB",
+        ),
+        (&format!("{scan}\napply) yes $(printf %01000d 0) >&2 ;;"), "apply", 1, is_ended),
+        (&format!("{scan}\napply) yes $(printf %01000d 0) >&3 ;;"), "apply", 1, is_ended),
+        (&format!("{scan}\ndiff) yes | tr -d '\\n' ;;"), "diff", 1, is_ended),
+    ] {
+        let root = root_of(operations);
+        let limited = format!("ulimit -v 1500000; exec {} {verb} >out 2>err", built("holo").display());
+        let run = root.run("sh", &["-c", &limited]);
+        let said = [root.read("out"), root.read("err")].concat();
+        let end = said[said.len().saturating_sub(2000)..].as_bstr();
+        ensure(
+            run.status == Some(status) && said.contains_str(error),
+            &format!("{verb}: should end, not {end:?}"),
+            &run,
+        )?;
+    }
+    let root = ScratchRoot::new()
+        .holorc("plugin demo\n")
+        .script("usr/lib/holo/holo-demo", "#!/bin/sh\nyes MIN_API_VERSION=3\n")
+        .time_limit(PATIENCE);
+    let run = root.holo(&["scan"]);
+    let error = format!("!! info with plugin demo failed: {is_ended}");
+    ensure(run.status == Some(255) && run.stderr.contains_str(&error), "info should end", &run)?;
+    let root = root_of(scan).script("usr/share/holo/generators/10-endless", "#!/bin/sh\nyes | tr -d '\\n'\n");
+    let run = root.run(
+        "sh",
+        &["-c", &format!("{} scan 2>err; status=$?; tail -c 200 err; exit $status", built("holo").display())],
+    );
+    ensure(run.status == Some(1) && run.stdout.contains_str(is_ended), "the generator should end", &run)
 }
 
 /// Returns a root with one of the shell plugins.

@@ -2,6 +2,7 @@
 //! values that are world-readable.
 
 use crate::definition::Definition;
+use crate::document::read_bounded;
 use crate::naming::NameError;
 use crate::source::Sources;
 use crate::stack::plain;
@@ -140,7 +141,8 @@ fn is_readable_by_others(path: &Path) -> bool {
 
 fn is_sensitive(path: &Path) -> bool {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let text = if is_toml { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let text = if is_toml { read_bounded(path).unwrap_or_default() } else { Vec::new() };
+    let text = String::from_utf8(text).unwrap_or_default();
     // A sensitive source is in another file, with a mode of its own.
     let is_secret = |table: &Table| {
         let is_declared = table.get("sensitive").and_then(toml::Value::as_bool) == Some(true);

@@ -66,7 +66,7 @@ pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Probe, Rece
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, KnownFiles, read_several, read_some_of_several};
-pub use document::{DocumentError, parse_document, read_document};
+pub use document::{DocumentError, parse_document, read_bounded, read_document};
 pub use finding::LocatedError;
 pub use finding::Location;
 pub use finding::{DefinitionError, Finding};

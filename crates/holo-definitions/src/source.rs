@@ -1,5 +1,6 @@
 //! Definition files, and locations in them.
 
+use crate::document::read_bounded;
 use crate::finding::{DefinitionError, Finding, LocatedError, Location};
 use crate::outline::{OutlinedTable, Role, outline};
 use crate::reading::{is_duplicate, syntax};
@@ -308,7 +309,7 @@ fn text_of(path: &Path) -> Result<(String, FileState), Finding> {
     if !metadata.is_file() {
         return Err(wrong("this is not a regular file".to_owned()));
     }
-    let bytes = fs::read(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
+    let bytes = read_bounded(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();

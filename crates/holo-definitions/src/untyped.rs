@@ -20,6 +20,8 @@ use toml::{Spanned, Table, Value};
 const NAME_KEYS: [&str; 2] = ["name", "path"];
 /// Shown instead of a value that must not be shown.
 const HIDDEN: &str = "(sensitive)";
+/// The keys of a sensitive definition whose values are shown: they do not contain what it hides.
+const SHOWN_IF_SENSITIVE: [&str; 8] = ["name", "path", "source", "target", "mode", "owner", "group", "ensure"];
 /// Common keys that are durations, in any unit.
 const DURATIONS: [&str; 3] = ["timeout", "retry_delay", "poll"];
 
@@ -82,8 +84,17 @@ impl UntypedDefinition {
         (definitions, findings)
     }
 
-    /// Replaces each value that must not be shown with a word.
+    /// Replaces each value that must not be shown with a word. Of a definition that is sensitive as a whole, only values
+    /// that say where and how remain.
     pub fn hide_secrets(&mut self) {
+        if self.keys.get("sensitive").and_then(Value::as_bool) == Some(true) {
+            let may_be_secret = |(key, value): &(&String, &Value)| {
+                !SHOWN_IF_SENSITIVE.contains(&key.as_str()) && !matches!(value, Value::Boolean(_))
+            };
+            self.sensitive.extend(self.keys.iter().filter(may_be_secret).map(|(key, _)| key.clone()));
+            self.sensitive.sort();
+            self.sensitive.dedup();
+        }
         hide_in(&mut self.keys, "", &self.sensitive);
     }
 }
@@ -265,6 +276,21 @@ mod tests {
         assert_eq!(note.common.to_string(), "after = [\"a:b\", \"a:c\"]\nretry_delay = 90.0\n");
         assert!(note.lines["text"].ends_with("a.toml:4") && note.lines["when"].ends_with("b.toml:4"));
         assert_eq!((pen.id.as_str(), pen.name.as_str()), ("pen:/p", "/p"));
+    }
+
+    #[test]
+    fn contents_of_sensitive_definitions_are_hidden() {
+        let (mut found, _) = read(&[(
+            "a.toml",
+            "[[file]]\npath = \"/x\"\nmode = \"0600\"\ncontent = \"TOP\"\nsensitive = true\nlines = [\"TOP\"]\nx.y = \"TOP\"\n\
+             [[file]]\npath = \"/y\"\ncontent = \"open\"\nsensitive = false\n",
+        )]);
+        found.iter_mut().for_each(UntypedDefinition::hide_secrets);
+        let [hidden, open] = &found[..] else { panic!("{found:?}") };
+        let text = format!("{:?}", hidden.keys);
+        assert!(!text.contains("TOP") && text.contains("0600"), "{text}");
+        assert_eq!(hidden.sensitive, ["content", "lines", "x"]);
+        assert_eq!(open.keys["content"].as_str(), Some("open"));
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub enum ReportErrorKind {
     /// An attribute of an entity occurs before the first entity.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),
+    /// There are more entities than this.
+    #[error("a plugin cannot have more than {0} entities")]
+    TooMany(usize),
 }
 
 const DEFAULT_VERB: &str = "Working on";

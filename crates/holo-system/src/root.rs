@@ -75,6 +75,14 @@ impl Root {
         Ok((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
+    /// Returns the ID of the group of a file.
+    ///
+    /// # Errors
+    /// If it does not exist, or its metadata cannot be read.
+    pub fn group_id(&self, path: impl AsRef<Path>) -> io::Result<u32> {
+        Ok(rustix::fs::fstat(self.open(path.as_ref(), OFlags::PATH)?)?.st_gid)
+    }
+
     /// Returns the target of a symlink; `None` for any other file.
     ///
     /// # Errors

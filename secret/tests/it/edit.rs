@@ -28,6 +28,7 @@ fn editing(machine: &Machine, script: &str, arguments: &[&str]) -> Program {
     machine.write("editor", script);
     let memory = machine.root().join("memory");
     fs::create_dir_all(&memory).unwrap();
+    fs::set_permissions(&memory, fs::Permissions::from_mode(0o700)).unwrap();
     let mut program = Program::new(holo_testing::binaries::built("holo-secret"));
     program.env("HOLO_ROOT_DIR", machine.root()).env("XDG_RUNTIME_DIR", memory).current_dir(machine.root());
     program.env("EDITOR", "false").env("VISUAL", "sh ./editor").arg("edit").args(arguments);

@@ -57,6 +57,20 @@ fn what_cannot_be_decrypted_is_said_with_the_reason() {
     other.write("etc/ssh/ssh_host_ed25519_key", "nonsense\n");
     let both = format!("{}; /etc/ssh/ssh_host_ed25519_key: this is not a private key of SSH\n", not_ours.trim_end());
     assert_eq!(wrong(&other, &armored), both);
+    let open = Machine::with_ssh();
+    let key = open.path("etc/ssh/ssh_host_ed25519_key");
+    let sealed = open.encrypt("x");
+    for (mode, is_used) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o666, false)] {
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let (said, wrong) = open.secret(&["decrypt"], &sealed);
+        assert_eq!(said == "x", is_used, "{mode:o}: {wrong}");
+        assert_eq!(wrong.contains("other users may read this private key"), !is_used, "{mode:o}: {wrong}");
+    }
+    // Some distributions have a group for a program of the SSH server.
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let group = std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(&key).unwrap());
+    open.write("etc/group", &format!("root:x:77:\nssh_keys:x:{group}:\n"));
+    assert_eq!(open.secret(&["decrypt"], &sealed).0, "x");
     let with_passphrase = Machine::without_keys();
     let key = with_passphrase.path("etc/ssh/ssh_host_ed25519_key");
     run(Program::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "words", "-f", &key]), "");

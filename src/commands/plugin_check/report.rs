@@ -100,6 +100,7 @@ fn parse(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) -> Option<
             ReportErrorKind::Name(value) => {
                 format!("is \"SENDS: {}\", where a name of letters, digits and _ is expected", plain(value))
             }
+            ReportErrorKind::TooMany(most) => format!("is an entity beyond the maximum of {most}"),
             ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
         };
         harness.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));

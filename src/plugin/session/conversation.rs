@@ -4,7 +4,7 @@ use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
 use crate::plugin::Identity;
 use crate::plugin::error::{PluginError, check_status};
-use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
+use crate::plugin::process::{self, Channel, Event, Exit, OutputMeter, Process, Program, StartError};
 use bstr::ByteSlice;
 use holo_protocol::Text;
 use holo_protocol::session::{Answer, Outcome, Request, Stream};
@@ -109,6 +109,7 @@ impl Session {
         };
         line.push(b'\n');
         self.process.send(&line);
+        let mut meter = OutputMeter::for_operation(request.operation, request.entities.len());
         // A request may contain hundreds of thousands of entities.
         drop((request, line));
         let mut idle_since = Instant::now();
@@ -119,8 +120,11 @@ impl Session {
                 said(Said::Begun(&mut begun));
                 self.process.set_alarm(begun.checked_add(limit));
             }
+            let held = self.incoming.len();
             let Heard { strays, ended, timed_out, waiting, interrupted } = self.exchange(interrupt);
             let before = self.incoming.len();
+            let written = before - held + strays.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            meter.count(written, &mut self.process);
             let end = self.take_answers(said);
             if self.incoming.len() < before {
                 idle_since = Instant::now();
@@ -136,6 +140,11 @@ impl Session {
             }
             if let Some(fatal) = interrupted {
                 return Err(fatal);
+            }
+            if let Err(error) = meter.is_exceeded().map_err(PluginError::TooMuch)
+                && (timed_out || ended.is_some())
+            {
+                return Ok(RequestEnd::Over(error));
             }
             if timed_out {
                 return Ok(RequestEnd::TimedOut(limit.unwrap_or_default()));

@@ -61,6 +61,10 @@ impl ReportReader {
 
     /// Reads the next piece, which need not consist of whole lines.
     pub fn take(&mut self, piece: &[u8]) {
+        // The report is not used any more.
+        if self.outliner.errors.len() >= MAX_ERRORS {
+            return;
+        }
         make_room(&mut self.text, piece.len());
         self.text.extend_from_slice(piece);
         if let Some(last) = piece.rfind_byte(b'\n') {
@@ -72,7 +76,7 @@ impl ReportReader {
     /// Returns the complete report, with outlines in order.
     ///
     /// # Errors
-    /// All invalid lines, in order.
+    /// The first invalid lines, in order.
     pub fn finish(self) -> Result<OutlinedReport, Vec<ReportError>> {
         let ReportReader { mut text, outliner } = self;
         let outlines = outliner.finish(&text)?;
@@ -80,6 +84,11 @@ impl ReportReader {
         Ok(OutlinedReport { text, outlines })
     }
 }
+
+/// The maximum number of entities in a report.
+const MAX_ENTITIES: usize = 1_000_000;
+/// The number of invalid lines after which the rest of a report is not read.
+const MAX_ERRORS: usize = 100;
 
 /// The size in bytes at which a list is expected to become large.
 const MANY: usize = 1 << 16;
@@ -169,7 +178,7 @@ impl Outliner {
 
     /// Reads lines up to the end of a line or of the text.
     fn read_to(&mut self, text: &[u8], end: usize) {
-        while self.read < end {
+        while self.read < end && self.errors.len() < MAX_ERRORS {
             let rest = text.get(self.read..end).unwrap_or_default();
             // Only a newline ends a line: file names, and therefore IDs, may end with a carriage return.
             let length = rest.find_byte(b'\n').unwrap_or(rest.len());
@@ -185,6 +194,9 @@ impl Outliner {
         match Line::parse(line)? {
             Some(Line::Entity(id)) => {
                 self.end_entity(self.read);
+                if self.outlines.len() == MAX_ENTITIES {
+                    return Err(ReportErrorKind::TooMany(MAX_ENTITIES));
+                }
                 let end = self.read + line.len();
                 let lines = self.read..end;
                 let id = end - id.len()..end;
