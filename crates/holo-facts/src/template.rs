@@ -38,6 +38,9 @@ impl From<&str> for FunctionError {
     }
 }
 
+/// The maximum number of instructions of the template engine for one template.
+const MAX_STEPS: u64 = 20_000_000;
+
 impl Templates {
     /// Creates templates with an empty scope.
     pub(crate) fn new() -> Templates {
@@ -46,6 +49,7 @@ impl Templates {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         // Makes errors name the undefined variable.
         environment.set_debug(true);
+        environment.set_fuel(Some(MAX_STEPS));
         environment.set_syntax(syntax(None).unwrap_or_default());
         filters::add(&mut environment);
         Templates { environment }
@@ -235,6 +239,7 @@ fn describe(error: &Error) -> String {
         (ErrorKind::InvalidOperation | ErrorKind::TemplateNotFound | ErrorKind::UndefinedError, Some(detail)) => {
             detail.to_owned()
         }
+        (ErrorKind::OutOfFuel, _) => format!("it needs more than {MAX_STEPS} steps; is there an endless loop?"),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     }

@@ -125,7 +125,7 @@ impl Session {
             let before = self.incoming.len();
             let written = before - held + strays.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
             meter.count(written, &mut self.process);
-            let end = self.take_answers(said);
+            let end = self.take_answers(held, said);
             if self.incoming.len() < before {
                 idle_since = Instant::now();
             }
@@ -177,8 +177,13 @@ impl Session {
         Heard { strays, ended, timed_out, waiting: is_waiting, interrupted: waited.err() }
     }
 
-    /// Passes complete answers on. Returns the end of the request, if it has ended.
-    fn take_answers(&mut self, said: &mut dyn FnMut(Said<'_>)) -> Option<RequestEnd> {
+    /// Passes complete answers on, the first of which was incomplete with this number of bytes. Returns the end of the
+    /// request, if it has ended.
+    fn take_answers(&mut self, held: usize, said: &mut dyn FnMut(Said<'_>)) -> Option<RequestEnd> {
+        let is_complete = self.incoming.get(held..).is_some_and(|new| new.contains(&b'\n'));
+        if !is_complete && self.incoming.len() <= MAX_LINE {
+            return None;
+        }
         let incoming = std::mem::take(&mut self.incoming);
         let end_of_lines = incoming.rfind_byte(b'\n').map_or(0, |at| at + 1);
         let (lines, rest) = incoming.split_at(end_of_lines);

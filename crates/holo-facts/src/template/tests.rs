@@ -29,6 +29,14 @@ fn render(source: &str) -> Result<String, String> {
 }
 
 #[test]
+fn nested_loops_come_to_an_end() {
+    let nested = "{% for a in range(9999) %}{% for b in range(9999) %}{% set c = a * b %}{% endfor %}{% endfor %}";
+    let error = render(&format!("\n{nested}")).unwrap_err();
+    assert_eq!(error, "x.jinja:2: it needs more than 20000000 steps; is there an endless loop?");
+    assert_eq!(render("{% for a in range(90000) %}{{ a }}{% endfor %}").unwrap().len(), 438_890);
+}
+
+#[test]
 fn facts_data_and_lookup_are_in_scope() {
     assert_eq!(render("{{ facts.os.id }}:{{ data.port + 1 }}\n").unwrap(), "debian:81\n");
     assert_eq!(render("{{ lookup('port') }} {{ lookup('no.such', 7) }}").unwrap(), "80 7");
