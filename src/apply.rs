@@ -353,7 +353,8 @@ impl<'a> Walk<'a> {
             outcomes.push(Outcome::new(task, before));
         }
         // An entity on hold could not be forced either.
-        let rules = Rules { task, forces: self.forces || hold.is_some(), view: self.view };
+        let adopts = self.plugins[first.plugin].adopts();
+        let rules = Rules { task, forces: self.forces || hold.is_some(), view: self.view, adopts };
         let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
         let mut in_order = InOrder::new(works, rules, explained, previews, reporter);
         let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);

@@ -193,7 +193,7 @@ fn select(
     reporter: &mut dyn Reporter,
 ) -> Result<Selected, FatalError> {
     let plugins: Vec<&str> = inventory.plugins.iter().map(|plugin| &*plugin.id).collect();
-    select::select(&inventory.entities, &plugins, selectors).map_err(|unknown| {
+    select::select(&inventory.entities, &plugins, selectors, &inventory.root).map_err(|unknown| {
         for selector in &unknown {
             reporter.event(Event::UnknownSelector(selector.as_bstr()));
         }

@@ -178,6 +178,7 @@ impl<'a> Discovery<'a> {
             dangling,
             failed: Vec::new(),
             resources,
+            root: self.settings.root.clone(),
             cache: Arc::new(cache),
         })
     }
@@ -345,7 +346,8 @@ impl<'a> Discovery<'a> {
             Ok(plan) => return Ok(plan),
             Err(cycle) => cycle,
         };
-        let Some(selected) = Inventory::selected(entities, plugins, self.interest.selectors()) else {
+        let Some(selected) = Inventory::selected(entities, plugins, self.interest.selectors(), &self.settings.root)
+        else {
             return Err(FatalError::could_not_run(cycle));
         };
         let plan = Plan::for_selected(nodes, &selected).map_err(FatalError::could_not_run)?;
@@ -385,7 +387,8 @@ fn check_readable(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::READ_OK | Access::EXEC_OK)?)
 }
 
+/// Creates the state directory of a plugin with version 3's mode; the directory above it is private.
 fn create_directories(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }

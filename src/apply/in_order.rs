@@ -130,6 +130,10 @@ impl<'a> InOrder<'a> {
         if matches!(said, Said::Message(message) if message.is_refusal()) {
             self.tell_definition(index);
         }
+        if matches!(said, Said::Message(Message::RequiresForceToOverwrite)) && self.rules.adopts {
+            let id = self.works[index].entity.id();
+            self.reporter.advise(format!("to keep the change: holo adopt {id}"));
+        }
         if let Some(result) = self.works[index].result.filter(|_| said.is_last()) {
             self.finish(index, result);
         }

@@ -17,6 +17,8 @@ pub(super) struct Rules<'a> {
     pub(super) forces: bool,
     /// Resolves the names of files.
     pub(super) view: View<'a>,
+    /// Whether the plugin can write resource files that describe a manual change.
+    pub(super) adopts: bool,
 }
 
 /// The outcome of an entity so far.

@@ -51,6 +51,8 @@ pub struct Inventory {
     pub failed: Vec<String>,
     /// Maps paths to those that users know.
     pub resources: Arc<Resources>,
+    /// The root of the system.
+    pub root: Root,
     // Declared after the plugins, because sessions must end before their cache directory is removed.
     pub(crate) cache: Arc<CacheDirectory>,
 }
@@ -74,14 +76,17 @@ impl Inventory {
         entities: &PerEntity<Entity>,
         plugins: &Table<PluginIndex, Plugin>,
         selectors: &[OsString],
+        root: &Root,
     ) -> Option<Selected> {
         let plugins: Vec<&str> = plugins.iter().map(|plugin| &*plugin.id).collect();
-        select::select(entities, &plugins, selectors).ok().filter(|_| !selectors.is_empty())
+        select::select(entities, &plugins, selectors, root).ok().filter(|_| !selectors.is_empty())
     }
 
     /// Returns true if the selection may be incomplete, or cannot be worked on, without a plugin that has failed.
     pub(crate) fn needs(&self, failed: &Failed, purpose: Purpose, selectors: &[OsString]) -> bool {
-        let Some(selected) = Inventory::selected(&self.entities, &self.plugins, selectors) else { return true };
+        let Some(selected) = Inventory::selected(&self.entities, &self.plugins, selectors, &self.root) else {
+            return true;
+        };
         let is_id = |selector: &OsString| {
             let mut entities = self.selected_of(&selected);
             let plugins = self.plugins.iter().map(|plugin| &*plugin.id).filter(|id| *id != failed.plugin_id);

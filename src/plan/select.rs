@@ -2,8 +2,10 @@
 
 use crate::entities::entity::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, Table};
-use crate::host::root;
+use crate::entities::subject::Subject;
+use crate::host::root::{self, Root};
 use bstr::{BStr, BString, ByteSlice};
+use glob::Pattern;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -30,7 +32,9 @@ impl FromIterator<bool> for Selected {
 /// Returns the entities that any of the selectors matches, or all entities if there are none. The ID of a plugin
 /// without entities is valid.
 ///
-/// Paths match after normalisation, because shell completion may produce another form than plugins report.
+/// Paths match after normalisation, because shell completion may produce another form than plugins report. A path that
+/// is not a resource file selects the entities that manage it, and a pattern all entities with a selector that it
+/// matches.
 ///
 /// # Errors
 /// The selectors that match no entity.
@@ -38,6 +42,7 @@ pub fn select(
     entities: &PerEntity<Entity>,
     plugins: &[&str],
     selectors: &[OsString],
+    root: &Root,
 ) -> Result<Selected, Vec<BString>> {
     if selectors.is_empty() {
         return Ok(entities.iter().map(|_| true).collect());
@@ -56,15 +61,31 @@ pub fn select(
     }
     let mut selected: PerEntity<bool> = Table::filled(false, entities.len());
     let mut unknown = Vec::new();
-    for (given, normalised) in &forms {
-        let indexes = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty());
-        match indexes(given).or_else(|| indexes(normalised)) {
-            Some(indexes) => indexes.iter().for_each(|&index| selected[index] = true),
-            None if plugins.iter().any(|id| given == id) => {}
-            None => unknown.push(given.clone()),
+    for (selector, (given, normalised)) in selectors.iter().zip(&forms) {
+        let exact = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty()).cloned();
+        let indexes = match exact(given).or_else(|| exact(normalised)) {
+            Some(indexes) => indexes,
+            None if plugins.iter().any(|id| given == id) => continue,
+            None => described(entities, &Subject::new(selector, root)),
+        };
+        if indexes.is_empty() {
+            unknown.push(given.clone());
         }
+        indexes.into_iter().for_each(|index| selected[index] = true);
     }
     if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
+}
+
+/// Returns the entities that manage a path, or that a pattern matches.
+fn described(entities: &PerEntity<Entity>, subject: &Subject) -> Vec<EntityIndex> {
+    let pattern = subject.given.to_str().ok().filter(|given| given.contains(['*', '?', '[']));
+    let pattern = pattern.and_then(|given| Pattern::new(given).ok());
+    let is_matched = |selector: &BString| pattern.as_ref().is_some_and(|it| it.matches(&selector.to_str_lossy()));
+    let is_meant = |entity: &Entity| {
+        let manages = subject.is_path() && entity.is_listed() && subject.is_of(entity.id(), &entity.edges());
+        manages || (pattern.is_some() && entity.selectors().iter().any(is_matched))
+    };
+    entities.entries().filter(|(_, entity)| is_meant(entity)).map(|(index, _)| index).collect()
 }
 
 /// Returns true if a selector looks like an entity ID rather than a path.
@@ -112,7 +133,7 @@ mod tests {
             let selected = entities.entries().filter(|(index, _)| selected.contains(*index));
             selected.map(|(_, entity)| entity.id().to_string()).collect()
         };
-        select(&entities, &["p", "q", "r"], &selectors)
+        select(&entities, &["p", "q", "r"], &selectors, &Root::new(Some("/srv/root".into())))
             .map(ids)
             .map_err(|unknown| unknown.iter().map(ToString::to_string).collect())
     }
@@ -124,6 +145,25 @@ mod tests {
         assert_eq!(ids(&["p"]).unwrap(), ["a:1", "b:1"]);
         assert_eq!(ids(&["t/x", "c:1"]).unwrap(), ["a:1", "c:1"]);
         assert_eq!(ids(&["./t//x"]).unwrap(), ["a:1", "c:1"]);
+    }
+
+    #[test]
+    fn paths_and_patterns_select_what_they_describe() {
+        let entities = PerEntity::from(entities("p", "ENTITY: file:/etc/a\nENTITY: file:/etc/b.d\nENTITY: x:[1]\n"));
+        let ids = |selector: &str| {
+            let selected = select(&entities, &["p"], &[selector.into()], &Root::new(Some("/srv/root".into())));
+            let ids = |selected: Selected| {
+                let selected = entities.entries().filter(|(index, _)| selected.contains(*index));
+                selected.map(|(_, entity)| entity.id().to_string()).collect::<Vec<_>>()
+            };
+            selected.map(ids).unwrap_or_default().join(" ")
+        };
+        assert_eq!((ids("/etc/a"), ids("/srv/root/etc//a")), ("file:/etc/a".into(), "file:/etc/a".into()));
+        assert_eq!(ids("file:/etc/*"), "file:/etc/a file:/etc/b.d");
+        assert_eq!((ids("file:/etc/?"), ids("*.d")), ("file:/etc/a".into(), "file:/etc/b.d".into()));
+        // An ID is not a pattern.
+        assert_eq!((ids("x:[1]"), ids("x:[12]")), ("x:[1]".into(), String::new()));
+        assert_eq!((ids("a"), ids("/etc"), ids("file:/usr/*")), Default::default());
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let hints = [
         trial_of("hints say what to do about files", &needs, hints_about_files),
         trial_of("hints say what to do about programs", &needs, hints_about_programs),
+        trial_of("hints say how a manual change is kept", &needs, hint_about_manual_changes),
         trial_of("hints say what was probably meant", &needs, hints_about_words),
         trial_of("hints say who may apply", &as_user, hints_about_users),
         trial_of("what was done is said where version 3 says nothing", &needs, quiet_changes),
@@ -115,6 +116,14 @@ fn hints_about_files() {
     hint(&root, "apply", error, "put the file below");
     let root = files().resource("files/10-x/etc/motd~", "x\n").file("etc/motd", "stock\n");
     hint(&root, "apply", error, "motd~ looks like a backup: remove it");
+}
+
+fn hint_about_manual_changes() {
+    let root = files().resource("files/10-x/etc/motd", "x\n").file("etc/motd", "stock\n");
+    assert!(root.holo(&["apply"]).success());
+    let root = root.file("etc/motd", "edited\n");
+    let error = "Entity has been modified by user (use --force to overwrite)";
+    hint(&root, "apply", error, "to keep the change: holo adopt file:/etc/motd");
 }
 
 fn hints_about_programs() {
