@@ -1,9 +1,8 @@
 //! Definitions: `[[archive]]` tables.
 
+use crate::deployment::authenticity::{Signer, validate_key};
 use crate::limits::Limits;
-use crate::signature::{Signer, validate_key};
-use holo_download::Address;
-use holo_download::Checksum;
+use holo_download::{Address, Checksum};
 use holo_plugin::definitions::{Definition, Invalid, values};
 use serde::Deserialize;
 use std::collections::BTreeMap;

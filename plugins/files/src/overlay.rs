@@ -2,42 +2,29 @@
 
 pub(crate) mod adopt;
 mod blame;
-mod change;
 mod check;
-mod context;
 mod desired;
-mod distribution;
 pub(crate) mod doctor;
 mod entity;
-mod evaluation;
-mod hint;
-mod layout;
-mod patch;
+pub(crate) mod layout;
 mod preparation;
-mod preview;
 mod provision;
-pub(crate) mod record;
 pub(crate) mod scan;
 mod scrub;
-mod secrets;
-pub(crate) mod sidecar;
 mod stock;
 
-pub(crate) use change::FAILED_UNCHANGED;
-use change::{Consequences, Outcome};
+pub(crate) use crate::sidecars::OverlayDefinition;
 pub(crate) use check::{Checked, check_many};
 pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
-pub(crate) use layout::Layout;
-pub(crate) use sidecar::OverlayDefinition;
-
-use context::Context;
 use holo_change::image_store::ImageStore;
 use holo_change::{Commits, Ended, Image};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
 };
-pub(crate) use preparation::BufferedOutput;
-use preparation::Indexed;
+use layout::Context;
+pub(crate) use layout::Layout;
+pub(crate) use preparation::{BufferedOutput, FAILED_UNCHANGED};
+use preparation::{Consequences, Indexed, Outcome};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of entities that are inspected concurrently before the first of them is changed.
@@ -48,7 +35,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, ans
     let opened = Context::open(host, records).and_then(|context| {
         let mut sensitive =
             set.iter().filter(|job| job.entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive));
-        sensitive.try_for_each(|job| secrets::remember(&job.entity.path, &context.layout.images))?;
+        sensitive.try_for_each(|job| layout::remember(&job.entity.path, &context.layout.images))?;
         Ok(context)
     });
     match opened {
@@ -104,7 +91,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     tell(commits.flush(&context.layout.images), &mut own_bases, answers);
     context.separate_bases(&mut own_bases);
     let orphans = set.iter().filter(|job| job.entity.is_orphan()).map(|job| job.entity.path.as_path());
-    secrets::forget(orphans, context.host, &context.layout.images);
+    layout::forget(orphans, context.host, &context.layout.images);
     context.close();
 }
 
@@ -127,7 +114,7 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 impl FileEntity {
     /// Returns the preview of an overlay whose target will have the content `before` when it is applied.
     pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
-        preview::preview_after(self, host, Some(before)).ok().flatten()
+        check::preview_after(self, host, Some(before)).ok().flatten()
     }
 }
 
@@ -150,7 +137,7 @@ impl Entity for FileEntity {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        preview::preview(self, host).ok().flatten()
+        check::preview(self, host).ok().flatten()
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {

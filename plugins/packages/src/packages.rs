@@ -1,23 +1,23 @@
-//! Scans for defined packages and orphans.
+//! The entities of the plugin, packages and repositories, and the scan for defined ones and orphans.
 
 use crate::adoption::{self, InstalledCache};
 use crate::declaration::Package;
 use crate::entity::{PackageEntity, PackageRecords, Shared};
-use crate::intent::Intent;
-use crate::managed::{Managed, with_those};
-use crate::names::{FullNames, things};
-use crate::provider::{PackageProvider, ProviderError};
-use crate::providers;
-use crate::repositories::{self, Repositories};
+use crate::model::{FullNames, things};
+use crate::providers::{self, PackageProvider, ProviderError};
+use crate::records::Intent;
+use crate::repositories::{self, Repositories, RepositoryEntity};
 use crate::repository::Repository;
 use crate::transaction;
 use crate::wanted::Wanted;
+use bstr::BString;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{self, Common, Definitions};
+use holo_plugin::definitions::{self, Common, Definitions, Hindrance};
+use holo_plugin::index::Table;
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Candidate, Diagnosis, Entity, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, Verdict, missing_programs,
+    API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job, Level,
+    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, missing_programs,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,4 +202,80 @@ fn own_provider(host: &Host) -> Result<&'static dyn PackageProvider, ProviderErr
 
 fn named(name: &str) -> Result<&'static dyn PackageProvider, ProviderError> {
     Ok(providers::ALL.named(name)?)
+}
+
+/// A package, or a repository that packages come from.
+pub(crate) enum Managed {
+    Repository(Arc<Declared<RepositoryEntity>>),
+    Package(Box<Declared<PackageEntity>>),
+}
+
+impl Managed {
+    fn entity(&self) -> &dyn Entity {
+        match self {
+            Managed::Repository(repository) => &**repository,
+            Managed::Package(package) => &**package,
+        }
+    }
+
+    pub(crate) fn package(&self) -> Option<&Declared<PackageEntity>> {
+        if let Managed::Package(package) = self { Some(package) } else { None }
+    }
+
+    pub(crate) fn repository(&self) -> Option<&Declared<RepositoryEntity>> {
+        if let Managed::Repository(repository) = self { Some(repository) } else { None }
+    }
+}
+
+impl Entity for Managed {
+    fn report(&self) -> EntityReport {
+        self.entity().report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        self.entity().apply(host, mode, output)
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        self.entity().check(host, mode, output)
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().send(host, names, output);
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().foresee(host, names, output);
+    }
+
+    fn hindrance(&self) -> Option<&Hindrance> {
+        self.entity().hindrance()
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        self.entity().diff(host)
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        self.entity().preview(host)
+    }
+}
+
+/// Calls `work` with the jobs of a set whose entities are of one kind, if there are any.
+fn with_those<'e, E: 'e>(
+    set: &[Job<'e, Managed>],
+    answers: &mut dyn SetAnswers,
+    of_kind: impl Fn(&'e Managed) -> Option<&'e E>,
+    work: impl FnOnce(&[Job<'e, E>], &mut dyn SetAnswers),
+) {
+    let (mut jobs, mut places) = (Vec::new(), Table::new());
+    for (place, job) in set.iter().enumerate() {
+        if let Some(entity) = of_kind(job.entity) {
+            jobs.push(Job { entity, mode: job.mode });
+            places.push(place);
+        }
+    }
+    if !jobs.is_empty() {
+        work(&jobs, &mut Part { places, answers });
+    }
 }

@@ -1,6 +1,6 @@
 //! Requests to a module, byte for byte.
 
-use crate::header::Protocol;
+use crate::connection::Protocol;
 use crate::names::Subject;
 use holo_bridge::text;
 use serde::Serialize;
@@ -120,7 +120,7 @@ fn unsendable(name: &str, kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::level::LogLevel;
+    use crate::module_log::LogLevel;
     use holo_bridge::Attributes;
     use serde_json::json;
 

@@ -1,9 +1,8 @@
 //! A provider: a program that manages resources of one type.
 
-use crate::convention;
-use crate::exchange::{Call, CallError, Reading, Request, Update};
+use crate::convention::{self, Call, CallError, Reading, Request, Update};
+use crate::item::Note;
 use crate::metadata::{Invoke, Metadata};
-use crate::notes::Note;
 use holo_bridge::{Faults, Invocation, limits, set_environment};
 use holo_plugin::Host;
 use holo_plugin::process::{Limits, Program, Stream};

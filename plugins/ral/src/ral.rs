@@ -2,9 +2,8 @@
 
 use crate::apply;
 use crate::definition::{DeclaredProvider, Resource};
-use crate::entity::{Context, EntityRecords, ResourceEntity};
+use crate::entity::{Context, EntityRecords, Record, ResourceEntity};
 use crate::known::KnownProviders;
-use crate::record::Record;
 use holo_bridge::{Attributes, Invocation, Sensitive};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::declared::{Declared, apply_together};

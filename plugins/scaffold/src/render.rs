@@ -1,12 +1,10 @@
 //! Renders a directory of templates into a tree of files in memory.
 
 use crate::definition::ScaffoldDefinition;
-use crate::engines;
+use crate::engines::{self, Dot, Render};
 use crate::error::{Result, ScaffoldError};
-use crate::expressions;
-use crate::renderer::{Dot, Render};
 use crate::source::{Entry, Item, Source};
-use crate::template_context::TemplateContext;
+use crate::template_context::{self, TemplateContext};
 use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts::{self, Knowledge};
@@ -142,7 +140,7 @@ fn context(
         let shown = format!("{}: data", file.display());
         let own = facts::from_toml(&shown, definition.data.clone())?;
         let context = Arc::new(TemplateContext::new(knowledge.clone(), source.files(host)?, engines::renderer));
-        let own = expressions::evaluate(&shown, own, &context)?;
+        let own = template_context::evaluate(&shown, own, &context)?;
         knowledge =
             if definition.data_merge { knowledge.with_layer(file, own) } else { knowledge.with_data(file, own) };
     }

@@ -1,13 +1,15 @@
-//! Units as entities, with their states.
+//! Units as entities, with their states, and the operations that the dispatcher requests.
 
+use crate::apply;
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
-use crate::provider::{FOLDER, ManagerError, ServiceProvider, Subject};
+use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
 use crate::unit::UnitName;
+use bstr::BString;
 use holo_change::base_store::{BaseStore, Legacy, Orphan};
 use holo_plugin::system::Root;
-use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -264,5 +266,50 @@ impl Unit {
             changes.push(format!("would forget {}", self.id));
         }
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
+    }
+}
+
+impl Entity for Service {
+    fn report(&self) -> EntityReport {
+        match self {
+            Service::Unit(unit) => unit.report(),
+            Service::Files(FilesStep { id, .. }) => {
+                let mut report = EntityReport::new(*id);
+                report.edges.unlisted = true;
+                report
+            }
+        }
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self {
+            Service::Unit(unit) => unit.check(host, mode, output),
+            Service::Files(FilesStep { all, .. }) => match all.changes_of_others(host) {
+                Ok(names) if names.is_empty() => Verdict::InDesiredState,
+                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::journal::words_for(&names))]),
+                Err(error) => {
+                    output.error(error.to_string());
+                    Verdict::Failed
+                }
+            },
+        }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Service::Unit(unit) = self
+            && unit.wanted.ensure != Some(Ensure::Stopped)
+            && names.iter().any(|name| name == "pid")
+            && let Some(pid) = unit.all.provider.manager(host).main_pid(&unit.name)
+        {
+            output.send("pid", pid.to_string());
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
     }
 }

@@ -2,12 +2,11 @@
 
 use crate::adoption::{self, UnitStates};
 use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit};
-use crate::names::{main_name, name_of, things};
 use crate::plan::Wanted;
-use crate::provider::{FOLDER, ServiceProvider, UnitEvent};
-use crate::record::Record;
+use crate::providers::{self, FOLDER, ServiceProvider, UnitEvent};
+use crate::record::{Record, main_name, name_of, things};
 use crate::unit::{UnitName, UnitNameError};
-use crate::{apply, definition, providers};
+use crate::{apply, definition};
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};

@@ -1,8 +1,8 @@
 //! Random cases: key sets are added, removed, changed and moved while a person edits the same file.
 
 use crate::key_line::KeyLine;
+use crate::keyset::COUNTS_UNMARKED;
 use crate::scan::SshKeys;
-use crate::source::COUNTS_UNMARKED;
 use bstr::ByteSlice;
 use holo_plugin::{Applied, Entity, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Stream, Verdict};
 use holo_testing::ScratchRoot;

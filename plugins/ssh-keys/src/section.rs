@@ -1,7 +1,7 @@
 //! The managed lines of `authorized_keys`, and how they change. All other lines stay byte for byte.
 
 use crate::key_line::{Grant, KeyLine};
-use crate::source::Source;
+use crate::keyset::Source;
 use bstr::{BString, ByteSlice};
 use holo_plugin::index::{Table, define_index};
 use std::borrow::Cow;

@@ -1,5 +1,7 @@
-//! Users and groups, and their attributes.
+//! Users and groups, their attributes, and their errors.
 
+use crate::images::ImageError;
+use holo_change::error::PathError;
 use std::fmt;
 
 /// The kinds of accounts.
@@ -178,6 +180,29 @@ impl Account {
             differences.push(format!("groups are {} instead of {}", listed(&actual.groups), listed(&self.groups)));
         }
         differences
+    }
+}
+
+/// The error message for an account.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct AccountError(pub(crate) String);
+
+impl From<String> for AccountError {
+    fn from(reason: String) -> Self {
+        AccountError(reason)
+    }
+}
+
+impl From<PathError> for AccountError {
+    fn from(error: PathError) -> Self {
+        AccountError(error.to_string())
+    }
+}
+
+impl From<ImageError> for AccountError {
+    fn from(error: ImageError) -> Self {
+        AccountError(error.to_string())
     }
 }
 

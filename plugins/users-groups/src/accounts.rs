@@ -1,7 +1,6 @@
 //! The existing users and groups: `/etc/passwd` and `/etc/group` below the root.
 
-use crate::account::{Account, AccountId, Kind};
-use crate::error::AccountError;
+use crate::account::{Account, AccountError, AccountId, Kind};
 use bstr::{BStr, ByteSlice};
 use holo_change::error::PathError;
 use holo_change::{PathHandle, Stamp, Tree};

@@ -4,26 +4,18 @@ mod account;
 mod accounts;
 mod adoption;
 mod apply;
-mod command;
 mod definition;
 mod document;
 mod entity;
-mod error;
 mod histories;
 mod images;
 
 mod origin;
 mod plan;
 mod plugin;
-mod preview;
-mod provider;
-mod providers;
-mod renamed;
-mod run;
+pub(crate) mod providers;
 mod scan;
-mod stack;
 mod state;
-mod state_file;
 
 pub use document::{DefinitionFinding, check_definitions, has_key};
 

@@ -1,12 +1,11 @@
 //! The entity of an overlay: a target and its resource files.
 
-use crate::overlay::secrets;
-use crate::overlay::sidecar::Sidecar;
+use crate::overlay::layout;
+use crate::sidecars::Sidecar;
 use bstr::{BString, ByteSlice};
 use holo_change::image_store::{BASE, PROVISIONED, below};
-use holo_plugin::Validation;
 use holo_plugin::facts::Knowledge;
-use holo_plugin::{Action, Asset, EntityReport, Host};
+use holo_plugin::{Action, Asset, EntityReport, Host, Validation};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -111,7 +110,7 @@ impl FileEntity {
 
     /// Returns true if the content is secret.
     pub(crate) fn is_sensitive(&self) -> bool {
-        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || secrets::is_known(&self.host, &self.path)
+        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || layout::is_known(&self.host, &self.path)
     }
 
     /// Returns true if programs produce or validate the target's content.

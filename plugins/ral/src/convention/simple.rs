@@ -3,7 +3,7 @@
 
 use super::json::change_of;
 use crate::attribute::{Access, Values};
-use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
+use crate::convention::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn set_one(metadata: &Metadata, request: &Request<'_>, call: &mut Caller<'_>) ->
     let wanted = request
         .should
         .iter()
-        .filter(|(name, _)| differs(name) || is_written(name) || (is_forced && *name == crate::compare::ENSURE));
+        .filter(|(name, _)| differs(name) || is_written(name) || (is_forced && *name == crate::attribute::ENSURE));
     let mut arguments = vec![assignment("name", &Value::from(request.name)).map_err(CallError::Answer)?];
     for (name, value) in wanted {
         arguments.push(assignment(name, value).map_err(CallError::Answer)?);

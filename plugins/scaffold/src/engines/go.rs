@@ -6,13 +6,11 @@
 //! error. `tests/it/go.rs` compares both.
 
 mod functions;
-mod hidden;
 mod sprig;
 mod tree;
 mod values;
 
-use crate::engine::{Engine, Form};
-use crate::renderer::{Dot, Render};
+use crate::engines::{Dot, Engine, Form, Render};
 use crate::template_context::TemplateContext;
 use gotmpl::{MissingKey, Template, TemplateError, Value};
 use holo_plugin::Host;

@@ -1,7 +1,6 @@
 //! The language Jinja, which is also that of templates in facts and data.
 
-use crate::engine::{Engine, Form};
-use crate::renderer::{Dot, Render};
+use crate::engines::{Dot, Engine, Form, Render};
 use crate::template_context::{TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::{FunctionError, LocatedError, Templates};

@@ -1,6 +1,6 @@
 //! Templates of Jet and Go, with their results.
 use super::*;
-use crate::renderer::Dot;
+use crate::engines::Dot;
 use crate::source::Files;
 use crate::template_context::TemplateContext;
 use holo_plugin::facts::Knowledge;

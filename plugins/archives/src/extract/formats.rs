@@ -1,11 +1,14 @@
-//! Extracting tar archives.
+//! Readers of the archive formats: tar and zip archives, and single compressed files.
 
-use super::error::{EntryError, ExtractError};
-use super::names;
 use super::staging::Staging;
-use std::io::{self, Read};
-use std::path::Path;
+use super::{EntryError, ExtractError, names};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use tar::EntryType;
+use zip::ZipArchive;
+use zip::read::ZipFile;
 
 /// The prefix of PAX headers with the map of a sparse file.
 const SPARSE: &[u8] = b"GNU.sparse.";
@@ -91,4 +94,88 @@ fn sparse_name(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<Option<Vec<u
         }
     }
     Ok(found)
+}
+
+/// The file type bits of a Unix mode.
+const TYPE: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+const SYMLINK: u32 = 0o120_000;
+/// The maximum length of a symlink's target.
+const TARGET_LENGTH: u64 = 4096;
+
+pub(super) fn read_zip(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(ExtractError::Zip)?;
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).map_err(|error| ExtractError::ZipEntry(index, error))?;
+        let name = entry.name_raw().to_owned();
+        if let Some(path) = staging.destination(&name)? {
+            extract_zip(&path, &name, &mut entry, staging).map_err(|error| error.in_entry(&name))?;
+        }
+    }
+    Ok(())
+}
+
+fn extract_zip(
+    path: &Path,
+    name: &[u8],
+    entry: &mut ZipFile<'_, impl Read>,
+    staging: &mut Staging<'_, '_>,
+) -> Result<(), EntryError> {
+    let mode = entry.unix_mode();
+    let is_directory = name.ends_with(b"/");
+    match mode.map_or(0, |mode| mode & TYPE) {
+        0 | DIRECTORY if is_directory => staging.directory(path, mode.unwrap_or(0o755)),
+        DIRECTORY => staging.directory(path, mode.unwrap_or(0o755)),
+        0 | REGULAR if !is_directory => {
+            let size = Some(entry.size());
+            staging.file(path, mode.unwrap_or(0o644), size, None, entry)
+        }
+        SYMLINK => {
+            let mut target = Vec::new();
+            entry.take(TARGET_LENGTH).read_to_end(&mut target)?;
+            staging.symlink(path, &target)
+        }
+        _ => Err(EntryError::UnknownZipType),
+    }
+}
+
+/// The suffixes that are removed from the name of a compressed file.
+const ENDINGS: [&str; 4] = ["gz", "xz", "zst", "bz2"];
+
+/// Returns the file name for a download with this path; `None` if its suffix is not that of a compressed file.
+pub(crate) fn name(download: &Path) -> Option<PathBuf> {
+    let is_ending = |ending: &str| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known));
+    download.extension()?.to_str().filter(|ending| is_ending(ending))?;
+    let stem = Path::new(download.file_stem()?);
+    // A file that is named like a tar, but is none, is damaged.
+    let is_tar = stem.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tar"));
+    (!is_tar).then(|| stem.to_owned())
+}
+
+pub(super) fn read_single(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
+    let Some(path) = name(staging.extraction.download) else { return Err(ExtractError::UnnamedFile) };
+    let in_entry = |error: EntryError| error.in_entry(path.as_os_str().as_bytes());
+    if !staging.extraction.selection.has(&path).map_err(|error| in_entry(error.into()))? {
+        return Ok(());
+    }
+    let mut content = staging.allowance.metered(unpacked);
+    let mode = staging.extraction.mode;
+    staging.file(&path, mode, None, None, &mut content).map_err(in_entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_loses_its_ending() {
+        let name = |path: &str| name(Path::new(path));
+        for (path, expected) in [("/srv/tool.gz", "tool"), ("/srv/a.b.XZ", "a.b"), ("/x.zst", "x"), ("/x.bz2", "x")] {
+            assert_eq!(name(path), Some(expected.into()), "{path}");
+        }
+        for path in ["/srv/tool", "/srv/a.tar.gz", "/srv/a.tgz", "/srv/.gz", "/srv/a.zip"] {
+            assert_eq!(name(path), None, "{path}");
+        }
+    }
 }
