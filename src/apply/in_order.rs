@@ -1,9 +1,9 @@
 //! Turns plugin messages, which arrive in any order, into events in the order of the entities, and determines the
 //! outcome of each entity.
 
+use crate::diff::View;
 use crate::diff::preview::Preview;
-use crate::diff::view::View;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{Table, define_index};
 use crate::plugin::{Failure, Progress, Task};
 use crate::report::{End, Event, Remarks, Reporter};

@@ -1,6 +1,6 @@
 //! The selection of entities by the command line.
 
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, Table};
 use crate::host::root;
 use bstr::{BStr, BString, ByteSlice};
@@ -89,7 +89,7 @@ pub fn all(entities: &PerEntity<Entity>) -> BTreeSet<BString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entities::entity::Account;
+    use crate::entities::Account;
     use crate::entities::resources::Resources;
     use holo_protocol::report::{OutlinedReport, ReportReader};
     use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! values that are world-readable.
 
 use crate::definition::Definition;
-use crate::naming::NameError;
+use crate::definition::NameError;
 use crate::source::Sources;
 use crate::stack::plain;
 use crate::templates::MISTAKE;

@@ -1,11 +1,11 @@
-//! The plugin: its entities, found by a scan, and applying sets of them, in which archives wait for others that they need.
+//! The plugin: its entities, and applying sets of them, in which archives wait for others that they need.
 
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired};
 use crate::shared::Shared;
-use crate::store::ArchiveRecord;
+use crate::store::{ArchiveRecord, DefinedArchive, Inventory, canonical};
 use holo_change::Tree;
-use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
 use holo_download::Address;
 use holo_plugin::declared::Declared;
@@ -14,7 +14,6 @@ use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, apply_concurrently,
 };
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The `archives` plugin.
@@ -145,47 +144,4 @@ impl<E: Entity> Entity for Queued<'_, E> {
     fn diff(&self, host: &Host) -> Option<FilePair> {
         self.entity.diff(host)
     }
-}
-
-/// The prefix of the plugin's IDs.
-pub(crate) const PREFIX: &str = "archive:";
-
-#[derive(Debug, Default)]
-pub(crate) struct Inventory {
-    /// Archives that are no longer defined.
-    pub(crate) orphans: BTreeMap<String, Remembered<ArchiveRecord>>,
-    /// Archives that are defined, and not skipped by a condition.
-    pub(crate) defined: Vec<DefinedArchive>,
-}
-
-/// The canonical paths of a defined archive.
-#[derive(Debug)]
-pub(crate) struct DefinedArchive {
-    pub(crate) id: String,
-    /// The path of the download.
-    pub(crate) path: PathBuf,
-    /// The target directory.
-    pub(crate) tree: Option<PathBuf>,
-    pub(crate) ensure: Ensure,
-}
-
-impl Inventory {
-    /// Returns the orphans with the same download path or target directory.
-    pub(crate) fn predecessors(&self, path: &Path, tree: Option<&Path>) -> Vec<&Remembered<ArchiveRecord>> {
-        let has = |record: &ArchiveRecord| {
-            record.path.as_deref().is_some_and(|own| Path::new(own) == path)
-                || tree.is_some_and(|tree| record.trees.iter().any(|own| Path::new(own) == tree))
-        };
-        self.orphans.values().filter(|orphan| has(&orphan.base)).collect()
-    }
-
-    pub(crate) fn is_orphan(&self, id: &str) -> bool {
-        self.orphans.contains_key(id)
-    }
-}
-
-/// Returns the canonical form of a path, or the path itself if it cannot be determined. In this case, the apply reports
-/// the error.
-pub(crate) fn canonical(root: &Arc<Tree>, path: &str, last: bool) -> PathBuf {
-    root.canonical(Path::new(path), last).unwrap_or_else(|_| PathBuf::from(path))
 }

@@ -1,7 +1,7 @@
 //! Definitions: `[[archive]]` tables.
 
-use crate::deployment::authenticity::{Signer, validate_key};
 use crate::limits::Limits;
+use crate::signature::{Signer, validate_key};
 use holo_download::{Address, Checksum};
 use holo_plugin::definitions::{Definition, Invalid, values};
 use serde::Deserialize;

@@ -8,9 +8,9 @@ mod state;
 mod takeover;
 
 use crate::definition::Archive;
-use crate::difference::Listing;
 use crate::error::ArchiveError;
 use crate::extract::{Contents, Selection, find};
+use crate::listing::Listing;
 use crate::removal::{warn_of_changes, would_remove_tree};
 use crate::store::{ArchiveRecord, DownloadRecord, Store};
 use holo_change::base_store::Remembered;

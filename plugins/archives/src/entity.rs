@@ -1,13 +1,15 @@
 //! The entity: an archive that is defined, or an orphan. It is applied, checked and displayed.
 
-use crate::archives::{Inventory, PREFIX, canonical};
+mod difference;
+
 use crate::definition::{Archive, Ensure, parent};
 use crate::deployment::Deployment;
-use crate::difference::{self, Listing};
 use crate::error::ArchiveError;
+use crate::listing::Listing;
 use crate::removal::Removal;
 use crate::shared::{Shared, WorkPaths};
-use crate::store::{ArchiveRecord, DownloadRecord, Store};
+use crate::store::PREFIX;
+use crate::store::{ArchiveRecord, DownloadRecord, Inventory, Store, canonical};
 use bstr::BString;
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};

@@ -1,7 +1,7 @@
 //! Errors of archive operations.
 
-use crate::deployment::authenticity::SignatureError;
 use crate::extract::ExtractError;
+use crate::signature::SignatureError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
 use holo_change::tracked::Unmanaged;

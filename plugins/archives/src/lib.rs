@@ -3,14 +3,15 @@
 mod archives;
 mod definition;
 mod deployment;
-mod difference;
 mod entity;
 mod error;
 mod extract;
 mod format;
 mod limits;
+mod listing;
 mod removal;
 mod shared;
+pub(crate) mod signature;
 mod store;
 
 /// Runs the plugin, as specified by the arguments and the environment.

@@ -1,8 +1,8 @@
 //! Removing an archive: the download and the extracted files are removed, and bases are restored. The trees of target directories are
 //! removed as far as possible.
 
-use crate::difference::Listing;
 use crate::error::ArchiveError;
+use crate::listing::Listing;
 use crate::store::{ArchiveRecord, Store};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;

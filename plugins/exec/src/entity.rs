@@ -1,12 +1,12 @@
 //! A command that runs, unless there is a reason not to, and the conditions that are evaluated before.
 
-use crate::command::{self, CommandError};
+use crate::command::{CommandError, words};
 use crate::definition::Exec;
 use crate::records::{LastRun, Mocks};
 use bstr::BString;
 use holo_change::PathError;
 use holo_plugin::definitions::WrittenCommand;
-use holo_plugin::process::{Ended, ProgramError};
+use holo_plugin::process::{Ended, Program, ProgramError, SYSTEM_PATH, keep_environment};
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, MAX_VALUE, Mode, Output, Sent, Stream, Verdict,
 };
@@ -122,8 +122,7 @@ impl ExecEntity {
     fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
         let failed = |reason: RunError| ExecError::Failed { command: exec.shown(), reason };
-        let program =
-            command::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
+        let program = program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let keeps = !mode.wanted.is_empty() || !self.has_no_conditions();
         let mut stdout = Captured::default();
         let ended = program.run(|stream, bytes| {
@@ -176,7 +175,7 @@ impl ExecEntity {
 
     /// Prints the command in test mode, in which it is not run.
     fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
-        let program = command::program(&self.exec, &self.exec.command, None, mode)?;
+        let program = program(&self.exec, &self.exec.command, None, mode)?;
         let shown = if self.exec.sensitive { self.exec.shown() } else { program.to_string() };
         output.print(format!("MOCK: {shown}\n"));
         if can_be_done(&self.exec) {
@@ -289,7 +288,7 @@ fn succeeds(
     output: &mut Output<'_>,
 ) -> Result<bool, ExecError> {
     let failed = |reason: RunError| ExecError::Failed { command: format!("{key} {}", exec.shown_guard(guard)), reason };
-    let program = command::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
+    let program = program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
     let program = program.map_err(|error| failed(error.into()))?;
     let ended = program.run(|stream, bytes| {
         if stream == Stream::Stderr {
@@ -327,4 +326,31 @@ enum RunError {
     Ended(String),
     #[error("it has not created {0}")]
     NotCreated(String),
+}
+
+/// The default working directory.
+const ROOT: &str = "/";
+
+/// Returns the program for a command, with all settings of its definition.
+pub(crate) fn program(
+    exec: &Exec,
+    written: &WrittenCommand,
+    timeout: Option<Duration>,
+    mode: Mode<'_>,
+) -> Result<Program, CommandError> {
+    let mut program = Program::from_words(words(written, exec.shell)?);
+    program.current_dir(exec.cwd.as_deref().unwrap_or(ROOT)).identity(exec.identity());
+    if exec.clean_environment {
+        program.clear_env().path(SYSTEM_PATH);
+    }
+    keep_environment(&mut program);
+    mode.tell(&mut program);
+    if let Some(text) = &exec.stdin {
+        program.stdin(text.as_bytes());
+    }
+    if let Some(path) = exec.search_path() {
+        program.path(path);
+    }
+    program.envs(exec.variables()).timeout(timeout);
+    Ok(program)
 }

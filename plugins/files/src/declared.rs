@@ -3,11 +3,17 @@
 mod access;
 mod declaration;
 mod definition;
+mod entity;
 mod executor;
 mod found;
 mod inspection;
 mod preview;
 mod wanted;
+
+pub(crate) use definition::FileDefinition;
+pub(crate) use entity::DeclaredFile;
+pub(crate) use executor::{apply, remove_empty_folder, tidy};
+pub(crate) use found::{Contradicted, DeclaredScan};
 
 use access::Accesses;
 use bstr::ByteSlice;
@@ -22,10 +28,6 @@ use inspection::{Inspection, UnchangedFiles};
 use std::fs;
 use std::path::{Path, PathBuf};
 use wanted::{DeclaredError, TEMPLATE_SUFFIX};
-
-pub(crate) use definition::FileDefinition;
-pub(crate) use executor::{apply, remove_empty_folder, tidy};
-pub(crate) use found::{Contradicted, DeclaredFile, DeclaredScan};
 
 impl DeclaredFile {
     /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist or this is unknown.

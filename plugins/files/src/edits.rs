@@ -8,6 +8,7 @@ mod executor;
 mod inspection;
 mod ledger;
 mod outcome;
+mod pattern;
 mod record;
 mod scan;
 mod text;

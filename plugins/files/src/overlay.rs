@@ -2,29 +2,34 @@
 
 pub(crate) mod adopt;
 mod blame;
+mod change;
 mod check;
+pub(crate) mod context;
 mod desired;
 pub(crate) mod doctor;
-mod entity;
+pub(crate) mod entity;
 pub(crate) mod layout;
 mod preparation;
+mod preview;
 mod provision;
 pub(crate) mod scan;
 mod scrub;
 mod stock;
 
-pub(crate) use crate::sidecars::OverlayDefinition;
+pub(crate) use change::FAILED_UNCHANGED;
 pub(crate) use check::{Checked, check_many};
-pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+pub(crate) use layout::Layout;
+pub(crate) use preparation::BufferedOutput;
+
+use change::{Consequences, Outcome};
+use context::Context;
 use holo_change::image_store::ImageStore;
 use holo_change::{Commits, Ended, Image};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
 };
-use layout::Context;
-pub(crate) use layout::Layout;
-pub(crate) use preparation::{BufferedOutput, FAILED_UNCHANGED};
-use preparation::{Consequences, Indexed, Outcome};
+use preparation::Indexed;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of entities that are inspected concurrently before the first of them is changed.
@@ -35,7 +40,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, ans
     let opened = Context::open(host, records).and_then(|context| {
         let mut sensitive =
             set.iter().filter(|job| job.entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive));
-        sensitive.try_for_each(|job| layout::remember(&job.entity.path, &context.layout.images))?;
+        sensitive.try_for_each(|job| entity::remember(&job.entity.path, &context.layout.images))?;
         Ok(context)
     });
     match opened {
@@ -91,7 +96,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     tell(commits.flush(&context.layout.images), &mut own_bases, answers);
     context.separate_bases(&mut own_bases);
     let orphans = set.iter().filter(|job| job.entity.is_orphan()).map(|job| job.entity.path.as_path());
-    layout::forget(orphans, context.host, &context.layout.images);
+    entity::forget(orphans, context.host, &context.layout.images);
     context.close();
 }
 
@@ -114,7 +119,7 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 impl FileEntity {
     /// Returns the preview of an overlay whose target will have the content `before` when it is applied.
     pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
-        check::preview_after(self, host, Some(before)).ok().flatten()
+        preview::preview_after(self, host, Some(before)).ok().flatten()
     }
 }
 
@@ -137,7 +142,7 @@ impl Entity for FileEntity {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        check::preview(self, host).ok().flatten()
+        preview::preview(self, host).ok().flatten()
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {

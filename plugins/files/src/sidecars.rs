@@ -1,14 +1,13 @@
 //! Sidecars: `[[overlay]]` tables with settings that resource files cannot express.
 
+use crate::overlay::entity::{OverlayDefinition, Sidecar};
 use crate::overlay::{FileEntity, scan};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{Command, Defined, Definition, Definitions, Invalid, values};
+use holo_plugin::definitions::{Defined, Definitions};
 use holo_plugin::{Host, Output, Silence};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Sidecars by the paths of their targets.
 pub(crate) type Sidecars = BTreeMap<PathBuf, Defined<OverlayDefinition>>;
@@ -51,41 +50,4 @@ pub(crate) fn refuse_idle(
         };
         output.error(format!("{}: {id}: {reason}", common.location));
     }
-}
-
-/// The settings of an overlay.
-#[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OverlayDefinition {
-    /// The absolute path of the target.
-    pub(crate) path: String,
-    /// A program that validates the new content before it replaces the old one. `{}` stands for the path of a copy.
-    pub(crate) validate: Option<Command>,
-    /// Whether the content is secret. It is not shown in diffs.
-    #[serde(default)]
-    pub(crate) sensitive: bool,
-}
-
-impl Definition for OverlayDefinition {
-    const TABLE: &'static str = "overlay";
-    const ENTITY_TYPE: &'static str = "file";
-    const KEY: &'static str = "path";
-
-    fn doubts(&self) -> Vec<Invalid> {
-        self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
-    }
-
-    fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([values::target("path", &self.path).map(drop)])
-    }
-}
-
-/// The settings that determine how a target is written.
-#[derive(Clone, Debug)]
-pub(crate) struct Sidecar {
-    pub(crate) validate: Option<Command>,
-    pub(crate) sensitive: bool,
-    /// The timeout of a program.
-    pub(crate) timeout: Option<Duration>,
 }

@@ -1,9 +1,9 @@
 //! Generates definitions of installed packages: those installed on request, or any that is named.
 
 use crate::declaration::Package;
+use crate::manager::Manager;
 use crate::model::{Installed, Instance, Key, PackageError};
 use crate::providers;
-use crate::system::Manager;
 use holo_plugin::definitions::Definition;
 use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;

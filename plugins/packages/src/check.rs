@@ -1,13 +1,13 @@
 //! Check: what an apply of each package would do, determined for all of them at once.
 
 use crate::action::Action;
+use crate::manager::Manager;
 use crate::model::{Kind, PackageError, Step};
 use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
-use crate::system::Manager;
 use crate::wanted::{Ensure, Wanted, installed_version};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;

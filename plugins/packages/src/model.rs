@@ -1,14 +1,8 @@
 //! The model that all package managers share: installed and available packages, transactions, and their errors.
 
-use crate::declaration::Package;
-use crate::providers::{self, PackageProvider};
-use crate::records::Base;
 use crate::repository::masked;
-use holo_change::base_store::Things;
-use holo_plugin::definitions::Definition;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::system::Root;
-use holo_plugin::{Host, Output, Stream};
+use holo_plugin::{Output, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -265,33 +259,6 @@ pub(crate) enum Mark {
     ByHand,
     /// Installed as a dependency.
     Automatic,
-}
-
-/// Computes the unique names of packages.
-pub(crate) struct FullNames {
-    native: BTreeMap<&'static str, Option<String>>,
-}
-
-impl FullNames {
-    pub(crate) fn new(host: &Host) -> FullNames {
-        let root = Root::new(host.root());
-        let native = |provider: &dyn PackageProvider| (provider.name(), provider.native_arch(&root));
-        FullNames { native: providers::ALL.iter().map(native).collect() }
-    }
-
-    pub(crate) fn name(&self, key: &Key, provider: Option<&dyn PackageProvider>) -> String {
-        let native = provider.and_then(|provider| self.native.get(provider.name()));
-        key.full_name(native.and_then(Option::as_deref))
-    }
-
-    pub(crate) fn name_of_base(&self, base: &Base) -> String {
-        self.name(&base.key(), providers::ALL.named(&base.provider).ok())
-    }
-}
-
-/// Returns how bases are matched to packages.
-pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Base) -> String) -> Things<'a, Base> {
-    Things { entity_type: Package::TABLE, name_of }
 }
 
 /// The maximum number of output lines shown of a package manager that failed.

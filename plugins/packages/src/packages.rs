@@ -1,15 +1,17 @@
 //! The entities of the plugin, packages and repositories, and the scan for defined ones and orphans.
 
 use crate::adoption::{self, InstalledCache};
+use crate::check::{Finding, changes};
 use crate::declaration::Package;
 use crate::entity::{PackageEntity, PackageRecords, Shared};
-use crate::model::{FullNames, things};
+use crate::intent::Intent;
+use crate::model::Kind;
+use crate::names::{FullNames, things};
 use crate::providers::{self, PackageProvider, ProviderError};
-use crate::records::Intent;
 use crate::repositories::{self, Repositories, RepositoryEntity};
 use crate::repository::Repository;
 use crate::transaction;
-use crate::wanted::Wanted;
+use crate::wanted::{VERSION, Wanted};
 use bstr::BString;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
@@ -17,7 +19,7 @@ use holo_plugin::definitions::{self, Common, Definitions, Hindrance};
 use holo_plugin::index::Table;
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job, Level,
-    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, missing_programs,
+    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_one, missing_programs,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -277,5 +279,67 @@ fn with_those<'e, E: 'e>(
     }
     if !jobs.is_empty() {
         work(&jobs, &mut Part { places, answers });
+    }
+}
+
+/// The version shown for a package that was installed by the mock manager.
+const MOCK: &str = "MOCK";
+
+impl Entity for PackageEntity {
+    fn report(&self) -> EntityReport {
+        self.full_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| transaction::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if let Err(error) = &self.provider {
+            output.error(error.to_string());
+            return Verdict::Failed;
+        }
+        match self.shared.finding(&self.wanted.id, host, output) {
+            Some(Finding::Verdict(verdict)) => verdict,
+            Some(Finding::Pending(task)) => Verdict::WouldChange(match &self.provider {
+                Ok(provider) => {
+                    let names = self.shared.names(*provider);
+                    changes(host, *provider, &names, &task, self.shared.tells_others())
+                }
+                Err(_) => Vec::new(),
+            }),
+            Some(Finding::Failed(problem)) => {
+                problem.tell(output);
+                Verdict::Failed
+            }
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn send(&self, _: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Some(version) = self.shared.version(&self.wanted.id) {
+            send_version(&version, names, output);
+        }
+    }
+
+    /// Sends the version that a check expects to be installed.
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        let Some(Finding::Pending(task)) = self.shared.finding(&self.wanted.id, host, output) else { return };
+        match (task.kind, task.item.version) {
+            (Some(Kind::Install), Some(version)) => send_version(&version, names, output),
+            (None, _) => self.send(host, names, output),
+            _ => {}
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+/// Sends the version of a package if it was requested.
+fn send_version(version: &str, names: &[BString], output: &mut Output<'_>) {
+    if names.iter().any(|name| name == VERSION) {
+        output.send(VERSION, if version.is_empty() { MOCK } else { version });
     }
 }

@@ -1,8 +1,8 @@
 //! Queries the package manager for installed and available packages, and decides what to do.
 
+use crate::manager::Manager;
 use crate::model::{IndexPaths, Installed, Key, Offers, PackageError};
 use crate::resolve::{Knowledge, RequestIndex, Resolved, needs_offers, resolve};
-use crate::system::Manager;
 use crate::wanted::Wanted;
 use holo_plugin::Output;
 use holo_plugin::definitions::did_you_mean;

@@ -1,8 +1,8 @@
 //! Simulates a transaction before it is carried out, and determines which tasks are to blame if it is refused.
 
+use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Step, Transaction};
 use crate::resolve::{Completion, Task};
-use crate::system::Manager;
 use crate::wanted::newest;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! Packages that come from a file, local or downloaded, instead of a repository.
 
+use crate::intent::Intent;
+use crate::manager::Manager;
 use crate::model::{Installed, PackageError, PackageFile};
 use crate::pattern::VersionPattern;
-use crate::records::Intent;
-use crate::system::Manager;
 use crate::wanted::{Ensure, Wanted};
 use holo_change::Tree;
 use holo_change::error::PathError;

@@ -4,13 +4,15 @@ mod executor;
 
 use crate::check::unknown;
 use crate::entity::{PackageEntity, PackageRecords};
-use crate::model::{FullNames, Installed, Kind, PackageError, things};
+use crate::intent::Intent;
+use crate::manager::Manager;
+use crate::model::{Installed, Kind, PackageError};
+use crate::names::{FullNames, things};
 use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
-use crate::records::{Base, Intent};
+use crate::records::Base;
 use crate::resolve::{RequestIndex, Resolved, Task};
 use crate::source::Sources;
-use crate::system::Manager;
 use crate::wanted::{OURS, VERSION, Wanted, installed_version};
 use executor::{Executor, installation};
 use holo_change::PathError;

@@ -1,9 +1,9 @@
 //! Packages and their desired states, and the difference between a package and its desired state.
 
+use crate::intent::Intent;
 use crate::model::{Answers, Installed, Instance, Key, Kind, Mark, PackageFile, Status};
 use crate::pattern::VersionPattern;
 use crate::providers::PackageProvider;
-use crate::records::Intent;
 use holo_download::Checksum;
 use holo_plugin::Kept;
 use std::time::Duration;

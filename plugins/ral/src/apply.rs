@@ -3,8 +3,8 @@
 use crate::catalog::ChoiceError;
 use crate::convention::{CallError, Outcome, Request};
 use crate::entity::{EntityRecords, ResourceEntity};
-use crate::item::{Item, Note, read_all, say_choice};
-use crate::provider::Provider;
+use crate::item::{Item, read_all, say_choice};
+use crate::provider::{Note, Provider};
 use holo_bridge::{Sensitive, limits};
 use holo_change::base_store::BaseStore;
 use holo_plugin::{Applied, Host, Job, SetAnswers, in_threads};

@@ -3,7 +3,8 @@
 pub(crate) mod json;
 pub(crate) mod simple;
 
-use crate::attribute::{Difference, Values};
+use crate::attribute::Values;
+use crate::compare::Difference;
 use holo_bridge::StartError;
 use holo_plugin::process::ProgramError;
 use std::collections::BTreeMap;

@@ -1,17 +1,15 @@
 //! A resource as an entity: its operations, its differences as files, and its record, with which it can be restored.
 
-use crate::apply;
-use crate::attribute::{ENSURE, Values, is_gone};
+use crate::attribute::Values;
 use crate::catalog::Catalog;
+use crate::compare::{ENSURE, is_gone};
 use crate::definition::DeclaredProvider;
-use crate::item::Item;
 use holo_bridge::{Attributes, DigestStore, HIDDEN, NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::Remembered;
 use holo_plugin::definitions::Location;
-use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+use holo_plugin::{Action, Applied, Asset, EntityReport, Host, Output};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -130,60 +128,6 @@ impl ResourceEntity {
     }
 }
 
-impl Entity for ResourceEntity {
-    fn report(&self) -> EntityReport {
-        let mut report = self.own_report();
-        let provider = match &self.provider {
-            Some(name) => format!("{}::{name}", self.kind),
-            None => self.kind.clone(),
-        };
-        report.inform("provider", provider);
-        shown::inform(&mut report, &self.attributes, &self.sensitive);
-        report
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
-    }
-
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        if !self.is_mocked(host) {
-            return Item::new(0, self, mode.force).check(host, output);
-        }
-        match self.context.mocks.is_known(host, &self.id, &self.digest()) {
-            Ok(true) => Verdict::InDesiredState,
-            Ok(false) => Verdict::WouldChange(vec![format!("would ask a provider of type {}", self.kind)]),
-            Err(error) => {
-                output.error(error);
-                Verdict::Failed
-            }
-        }
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) { None } else { files(self, host) }
-    }
-}
-
-/// Writes both files. A resource that does not exist has none.
-pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
-    let (desired, actual) = Item::new(0, entity, false).states(host)?;
-    let name: String = digest(&entity.id).chars().take(16).collect();
-    let folder = host.cache_dir().join(format!("ral-{name}"));
-    fs::create_dir_all(&folder).ok()?;
-    let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
-    let hides = |name: &str| entity.sensitive.hides(name);
-    fs::write(&pair.from, as_toml(&desired, &desired, hides)).ok()?;
-    match actual {
-        Some(actual) => fs::write(&pair.to, as_toml(&actual, &desired, hides)).ok()?,
-        // It may exist from an earlier diff in this run.
-        None if pair.to.exists() => fs::remove_file(&pair.to).ok()?,
-        None => {}
-    }
-    // The paths of the copies differ in each run.
-    Some(pair.with_applied_label(&entity.id).with_to_label(entity.id.as_bytes()))
-}
-
 /// The record of a changed resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -223,7 +167,7 @@ impl Record {
 }
 
 /// Formats the desired attributes that the provider reports as lines of TOML.
-fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
+pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
     let lines = names.keys().filter_map(|name| {
         let value = values.get(name)?;
         let shown = if hide(name) { Value::from(HIDDEN) } else { value.clone() };

@@ -7,6 +7,7 @@
 mod apply;
 mod attribute;
 mod catalog;
+mod compare;
 mod convention;
 mod definition;
 mod entity;

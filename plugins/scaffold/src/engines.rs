@@ -6,12 +6,11 @@ mod jinja;
 #[cfg(test)]
 mod tests;
 
-use crate::template_context::TemplateContext;
+use crate::template_context::{Render, TemplateContext};
 use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::{Provider, Providers};
 use serde::de::{EnumAccess, Error, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -105,22 +104,4 @@ pub(crate) trait Engine: Provider {
     /// # Errors
     /// If the delimiters are not valid.
     fn renderer(&self, context: Arc<TemplateContext>, form: &Form) -> Result<Box<dyn Render>, LocatedError>;
-}
-
-/// Renders templates.
-pub(crate) trait Render {
-    /// Renders a template once. The name is for error messages.
-    ///
-    /// # Errors
-    /// The mistake, with the name of the template and its line.
-    fn render(&self, name: &str, text: &str, dot: Dot<'_>) -> Result<String, LocatedError>;
-}
-
-/// The value of `.` in a template.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Dot<'a> {
-    /// All values: facts, data and environment.
-    All,
-    /// The value that is passed by another template.
-    Value(&'a Value),
 }

@@ -3,15 +3,15 @@
 mod provision;
 
 use crate::definition::ScaffoldDefinition;
-use crate::difference::{self, After};
 use crate::entity::Scaffold;
 use crate::error::{Result, ScaffoldError, of_change};
 use crate::plan::{Change, Circumstances, Plan};
 use crate::post::Programs;
+use crate::preview::After;
 use crate::record::{Known, Record};
 use crate::render::{self, Rendered};
-use crate::scaffolds::Shared;
 use crate::source::Item;
+use crate::together::Shared;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::Claim;
 use holo_change::tracked::{Decision, Found, State, Track, Tracker, Tracks};
@@ -131,7 +131,7 @@ impl<'a> Executor<'a> {
                 files.extend(paths.map(|(path, track)| (path, after(track))));
             }
         }
-        difference::write(entity, self.host, &target, &tracker, &files)
+        crate::preview::write(entity, self.host, &target, &tracker, &files)
     }
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
@@ -355,7 +355,7 @@ impl Executor<'_> {
         known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
         let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));
-        difference::keep_replaced(changed, &self.tracker, self.host, output);
+        crate::preview::keep_replaced(changed, &self.tracker, self.host, output);
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
             output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));

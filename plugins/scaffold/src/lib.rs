@@ -6,13 +6,16 @@ mod engines;
 mod entity;
 mod error;
 mod executor;
+mod expressions;
 mod plan;
 mod post;
+mod preview;
 mod record;
 mod render;
 mod scaffolds;
 mod source;
 mod template_context;
+mod together;
 
 /// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]

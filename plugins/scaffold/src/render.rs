@@ -1,10 +1,11 @@
 //! Renders a directory of templates into a tree of files in memory.
 
 use crate::definition::ScaffoldDefinition;
-use crate::engines::{self, Dot, Render};
+use crate::engines;
 use crate::error::{Result, ScaffoldError};
+use crate::expressions;
 use crate::source::{Entry, Item, Source};
-use crate::template_context::{self, TemplateContext};
+use crate::template_context::{Dot, Render, TemplateContext};
 use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts::{self, Knowledge};
@@ -140,7 +141,7 @@ fn context(
         let shown = format!("{}: data", file.display());
         let own = facts::from_toml(&shown, definition.data.clone())?;
         let context = Arc::new(TemplateContext::new(knowledge.clone(), source.files(host)?, engines::renderer));
-        let own = template_context::evaluate(&shown, own, &context)?;
+        let own = expressions::evaluate(&shown, own, &context)?;
         knowledge =
             if definition.data_merge { knowledge.with_layer(file, own) } else { knowledge.with_data(file, own) };
     }

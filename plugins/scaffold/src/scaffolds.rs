@@ -2,21 +2,25 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
+use crate::error::ScaffoldError;
 use crate::executor::Executor;
-use crate::record::{Known, Record};
+use crate::record::Record;
+use crate::together::Together;
+use crate::{difference, render};
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim, Claims, Layers};
-use holo_change::tracked::{HeldPaths, State, Tracker};
+use holo_change::claims::{self, Claim};
+use holo_change::error::PathError;
+use holo_change::tracked::State;
 use holo_change::{CanonicalPaths, Notices, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_concurrently, check_concurrently,
-    definitions,
+    Applied, Entity, EntityReport, FilePair, ForceTo, Host, Job, Mode, Origin, Output, Plugin, ScanError, SetAnswers,
+    Silence, Span, Verdict, apply_concurrently, check_concurrently, definitions,
 };
 use serde::de::IgnoredAny;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// The `scaffold` plugin.
 #[derive(Default)]
@@ -111,7 +115,7 @@ impl Plugin for Scaffolds {
     }
 }
 
-fn ids(set: &[Job<'_, Declared<Scaffold>>]) -> BTreeSet<String> {
+pub(crate) fn ids(set: &[Job<'_, Declared<Scaffold>>]) -> BTreeSet<String> {
     set.iter().map(|job| job.entity.entity.id()).collect()
 }
 
@@ -133,84 +137,77 @@ fn find_overlaps(scaffolds: &mut [Declared<Scaffold>], claims: &[Claim], host: &
     }
 }
 
-/// The state that the scaffolds of the plugin share.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Together {
-    /// The state of the current set.
-    set: Arc<Mutex<Option<Arc<Shared>>>>,
-    /// The state of the whole run.
-    known: Arc<OnceLock<Known>>,
-}
-
-/// The records that are read once per set.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// The paths that entities hold.
-    pub(crate) held: HeldPaths,
-    claims: OnceLock<RunClaims>,
-    layers: OnceLock<Layers>,
-}
-
-/// The claims of a run's entities.
-#[derive(Debug)]
-pub(crate) struct RunClaims {
-    /// The claims to single paths.
-    pub(crate) paths: Claims,
-    pub(crate) all: Claims,
-}
-
-impl Together {
-    fn set(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+impl Entity for Scaffold {
+    fn report(&self) -> EntityReport {
+        self.to_report()
     }
 
-    /// Returns the record of unchanged files.
-    pub(crate) fn known(&self, host: &Host) -> &Known {
-        self.known.get_or_init(|| Known::open(host))
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
+        let has_begun = || executor.as_ref().is_ok_and(Executor::has_begun);
+        let applied = executor.as_ref().map_err(Clone::clone).and_then(|executor| executor.apply(self, mode, output));
+        executor.iter().for_each(|executor| warn(executor, output));
+        match applied {
+            Ok(applied) => applied,
+            Err(ScaffoldError::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            Err(ScaffoldError::Never(reason)) => {
+                output.error(reason);
+                if has_begun() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
+            }
+        }
     }
 
-    /// Saves the record of unchanged files.
-    pub(crate) fn end_run(&self, host: &Host) {
-        self.known.get().iter().for_each(|known| known.keep(host));
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
+        let checked = executor.and_then(|executor| {
+            let checked = executor.check(self);
+            warn(&executor, output);
+            checked
+        });
+        match checked {
+            Ok(verdict) => verdict,
+            Err(ScaffoldError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(ScaffoldError::Never(reason)) => {
+                output.error(reason);
+                Verdict::Failed
+            }
+        }
     }
 
-    /// Starts a set with these IDs.
-    pub(crate) fn begin(&self, ids: &BTreeSet<String>) {
-        let only = ids.first().filter(|_| ids.len() == 1);
-        let held = only.map_or_else(HeldPaths::default, |id| HeldPaths::of_others_than(id));
-        *self.set() = Some(Arc::new(Shared { held, ..Shared::default() }));
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        difference::find(self, host).ok().flatten()
     }
 
-    /// Ends the set.
-    pub(crate) fn end(&self) {
-        *self.set() = None;
+    fn blame(&self, host: &Host, path: Option<&Path>) -> Option<Vec<Span>> {
+        blame(self, path?, host).ok().flatten()
     }
 
-    /// Returns true if a set has been started.
-    pub(crate) fn is_set(&self) -> bool {
-        self.set().is_some()
-    }
-
-    /// Returns the state that is shared within the set. Without a set, it is shared with no other scaffold.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.set().clone().unwrap_or_default()
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        Executor::open(host).and_then(|executor| executor.preview(self)).ok().flatten()
     }
 }
 
-impl Shared {
-    /// Returns the files that other entities lay something over, or edit.
-    pub(crate) fn layers(&self, host: &Host, tracker: &Tracker) -> &Layers {
-        self.layers.get_or_init(|| {
-            let canonical = |path: PathBuf| tracker.canonical(&path).unwrap_or(path);
-            claims::layers(host.locations()).into_iter().map(|(path, edit)| (canonical(path), edit)).collect()
-        })
-    }
+fn warn(executor: &Executor<'_>, output: &mut Output<'_>) {
+    executor.take_warnings().iter().for_each(|warning| output.warning(warning));
+}
 
-    pub(crate) fn claims(&self, host: &Host) -> &RunClaims {
-        self.claims.get_or_init(|| {
-            let all = claims::all(host.locations());
-            let paths = all.iter().filter(|claim: &&Claim| !claim.is_tree).cloned().collect();
-            RunClaims { paths, all: all.into_iter().collect() }
-        })
-    }
+/// Returns the origins of the lines of a file, or `None` if the path is not a file of the scaffold.
+pub(crate) fn blame(entity: &Scaffold, path: &Path, host: &Host) -> Result<Option<Vec<Span>>, ScaffoldError> {
+    let Some(definition) = entity.wanted() else { return Ok(None) };
+    let executor = Executor::open(host)?;
+    let path = executor.tracker.canonical(path)?;
+    let target = executor.tracker.canonical(&entity.target)?;
+    let Ok(below) = path.strip_prefix(&target) else { return Ok(None) };
+    let Some(traced) = render::trace(definition, (&entity.file, host), below)? else { return Ok(None) };
+    let place = executor.inside(&target)?.place(&path);
+    let mut current = Vec::new();
+    let read = place.open()?.read_to_end(&mut current);
+    read.map_err(|error| PathError::new("read", place.shown(), error))?;
+    // Programs that are run after rendering may have changed the rendered file.
+    let record = executor.recall(entity)?.map(|remembered| remembered.base);
+    let provisioned = record.as_ref().and_then(|record| record.tracks().get(&path)?.provisioned.clone());
+    let is_as_made = provisioned.is_some_and(|made| executor.tracker.state(&path).is_ok_and(|state| state == made));
+    let has_programs = !definition.post.is_empty();
+    let other = if is_as_made && has_programs { Origin::Other("a program of post".into()) } else { Origin::Edited };
+    Ok(Some(traced.become_text(current, |_, _| other.clone()).into_spans()))
 }

@@ -1,15 +1,14 @@
 //! Units as entities, with their states, and the operations that the dispatcher requests.
 
-use crate::apply;
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
-use crate::unit::UnitName;
-use bstr::BString;
-use holo_change::base_store::{BaseStore, Legacy, Orphan};
+use crate::unit::{UnitName, UnitNameError};
+use holo_change::base_store::{BaseStore, Legacy, Orphan, Things};
+use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -269,47 +268,25 @@ impl Unit {
     }
 }
 
-impl Entity for Service {
-    fn report(&self) -> EntityReport {
-        match self {
-            Service::Unit(unit) => unit.report(),
-            Service::Files(FilesStep { id, .. }) => {
-                let mut report = EntityReport::new(*id);
-                report.edges.unlisted = true;
-                report
-            }
-        }
-    }
+/// Returns the main name of the unit in a record.
+///
+/// # Errors
+/// If the name is invalid.
+pub(crate) fn main_name(
+    provider: &dyn ServiceProvider,
+    root: &Root,
+    record: &Record,
+) -> Result<UnitName, UnitNameError> {
+    let name = provider.unit_name(&record.unit)?.in_scope(record.scope.clone());
+    Ok(provider.main_name(root, &name))
+}
 
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
-    }
+/// Like `main_name`, but returns a name that is unique among all managers.
+pub(crate) fn name_of(provider: &dyn ServiceProvider, root: &Root, record: &Record) -> String {
+    main_name(provider, root, record).map_or_else(|_| record.scope.qualify(&record.unit), |name| name.qualified())
+}
 
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self {
-            Service::Unit(unit) => unit.check(host, mode, output),
-            Service::Files(FilesStep { all, .. }) => match all.changes_of_others(host) {
-                Ok(names) if names.is_empty() => Verdict::InDesiredState,
-                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::journal::words_for(&names))]),
-                Err(error) => {
-                    output.error(error.to_string());
-                    Verdict::Failed
-                }
-            },
-        }
-    }
-
-    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
-        if let Service::Unit(unit) = self
-            && unit.wanted.ensure != Some(Ensure::Stopped)
-            && names.iter().any(|name| name == "pid")
-            && let Some(pid) = unit.all.provider.manager(host).main_pid(&unit.name)
-        {
-            output.send("pid", pid.to_string());
-        }
-    }
-
-    fn diff(&self, _: &Host) -> Option<FilePair> {
-        None
-    }
+/// Returns the units in records, with aliases resolved.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
+    Things { entity_type: crate::definition::Service::TABLE, name_of }
 }

@@ -3,7 +3,6 @@
 mod openrc;
 mod systemd;
 
-use crate::adoption::Noticed;
 use crate::plan::{Step, Wanted};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
@@ -210,4 +209,38 @@ pub(crate) trait Manager {
 
     /// Returns the ID of the current boot.
     fn boot(&self) -> Option<String>;
+}
+
+/// A unit that a user may want to keep in its current state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    pub(crate) unit: UnitName,
+    pub(crate) notice: Notice,
+    /// Its unit file, as an absolute path below the root.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The reason why a unit may be adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It was enabled manually.
+    Enabled,
+    /// It is enabled by default.
+    EnabledAsUsual,
+    /// It was disabled manually.
+    Disabled,
+    /// It was masked manually.
+    Masked,
+}
+
+impl Notice {
+    /// Returns the reason shown for a candidate.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Notice::Enabled => "enabled by hand",
+            Notice::EnabledAsUsual => "enabled, as its package has it",
+            Notice::Disabled => "disabled by hand",
+            Notice::Masked => "masked by hand",
+        }
+    }
 }

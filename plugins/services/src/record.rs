@@ -1,13 +1,8 @@
 //! The record of a unit: its state before the first change, and facts that cannot be determined later.
 
-use crate::definition::Service;
 use crate::plan::{Ensure, Step, Wanted};
-use crate::providers::ServiceProvider;
 use crate::state::{Enablement, Phase, UnitState};
-use crate::unit::{Scope, UnitName, UnitNameError};
-use holo_change::base_store::Things;
-use holo_plugin::definitions::Definition;
-use holo_plugin::system::Root;
+use crate::unit::Scope;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,29 +108,6 @@ impl Record {
             restores: true,
         }
     }
-}
-
-/// Returns the main name of the unit in a record.
-///
-/// # Errors
-/// If the name is invalid.
-pub(crate) fn main_name(
-    provider: &dyn ServiceProvider,
-    root: &Root,
-    record: &Record,
-) -> Result<UnitName, UnitNameError> {
-    let name = provider.unit_name(&record.unit)?.in_scope(record.scope.clone());
-    Ok(provider.main_name(root, &name))
-}
-
-/// Like `main_name`, but returns a name that is unique among all managers.
-pub(crate) fn name_of(provider: &dyn ServiceProvider, root: &Root, record: &Record) -> String {
-    main_name(provider, root, record).map_or_else(|_| record.scope.qualify(&record.unit), |name| name.qualified())
-}
-
-/// Returns the units in records, with aliases resolved.
-pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
-    Things { entity_type: Service::TABLE, name_of }
 }
 
 #[cfg(test)]

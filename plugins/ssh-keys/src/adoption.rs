@@ -2,8 +2,8 @@
 
 use crate::home::{Home, NoAccount};
 use crate::key_line::{Grant, KeyLine, without_end};
-use crate::keyset::{COUNTS_UNMARKED, Family, KeySetError, Name, at_home_of, is_user_name};
-use crate::section::is_marked;
+use crate::keyset::{Family, KeySetError, Name, at_home_of, is_user_name};
+use crate::section::{COUNTS_UNMARKED, is_marked};
 use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_plugin::system::Root;
@@ -124,7 +124,7 @@ fn free_name(user: &str, family: Option<&Family>) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyset::Source;
+    use crate::section::Source;
 
     const A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
     const B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";

@@ -17,4 +17,4 @@ pub fn run() -> std::process::ExitCode {
 }
 
 #[cfg(test)]
-mod cases;
+mod tests;

@@ -1,9 +1,9 @@
 //! Apply, check and preview of key sets. Those of one user are applied together, so that the user's file is read and replaced only once.
 
 use crate::home::{Change, DONE, PENDING, Verbs};
-use crate::keyset::{Family, KeySet, KeySetError, Name, Source, at_home_of};
+use crate::keyset::{Family, KeySet, KeySetError, Name, at_home_of};
 use crate::record::{self, Record};
-use crate::section::{Edit, Section, SectionIndex, Sections};
+use crate::section::{Edit, Section, SectionIndex, Sections, Source};
 use bstr::{BString, ByteSlice};
 use holo_change::error::PathError;
 use holo_plugin::{

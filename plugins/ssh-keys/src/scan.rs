@@ -1,8 +1,9 @@
 //! Scans for key sets: those with a key file, and orphans that left keys behind.
 
 use crate::home::{self, Home};
-use crate::keyset::{BadLine, Family, KeySet, Name, Source, is_user_name};
+use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
+use crate::section::{BadLine, Source};
 use crate::{adoption, operations};
 use bstr::BStr;
 use holo_change::error::PathError;

@@ -1,7 +1,5 @@
-//! Users and groups, their attributes, and their errors.
+//! Users and groups, and their attributes.
 
-use crate::images::ImageError;
-use holo_change::error::PathError;
 use std::fmt;
 
 /// The kinds of accounts.
@@ -187,24 +185,6 @@ impl Account {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct AccountError(pub(crate) String);
-
-impl From<String> for AccountError {
-    fn from(reason: String) -> Self {
-        AccountError(reason)
-    }
-}
-
-impl From<PathError> for AccountError {
-    fn from(error: PathError) -> Self {
-        AccountError(error.to_string())
-    }
-}
-
-impl From<ImageError> for AccountError {
-    fn from(error: ImageError) -> Self {
-        AccountError(error.to_string())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,9 @@
 
 use crate::account::{Account, AccountError, AccountId};
 use crate::accounts::Accounts;
-use crate::definition::Stack;
 use crate::entity::History;
 use crate::images::{Images, Moment};
+use crate::stack::Stack;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::error::PathError;
 use holo_plugin::{EntityReport, Host, Output};

@@ -9,13 +9,15 @@ mod document;
 mod entity;
 mod histories;
 mod images;
-
 mod origin;
 mod plan;
 mod plugin;
 pub(crate) mod providers;
 mod scan;
+mod stack;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use document::{DefinitionFinding, check_definitions, has_key};
 
@@ -24,6 +26,3 @@ pub use document::{DefinitionFinding, check_definitions, has_key};
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)
 }
-
-#[cfg(test)]
-mod cases;

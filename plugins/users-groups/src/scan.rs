@@ -1,12 +1,12 @@
 //! Scans for managed accounts: defined ones and orphans.
 
 use crate::account::{AccountError, AccountId, Kind};
-use crate::definition::Stack;
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
 use crate::histories::{self, Histories, Sources};
 use crate::images::{Images, Moment};
 use crate::plan;
+use crate::stack::Stack;
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Hindrance, ListError};

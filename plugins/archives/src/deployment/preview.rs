@@ -3,9 +3,9 @@
 use super::Deployment;
 use super::extraction::must_make;
 use super::state::{CurrentState, DownloadState};
-use crate::difference::Listing;
 use crate::error::ArchiveError;
 use crate::extract::{Selection, list};
+use crate::listing::Listing;
 use crate::removal;
 use holo_change::manifest::{EntryKind, ManifestEntry};
 use holo_change::tree_store::PendingEntry;

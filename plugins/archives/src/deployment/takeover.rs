@@ -3,10 +3,10 @@
 
 use super::Deployment;
 use super::state::CurrentState;
-use crate::archives::PREFIX;
 use crate::error::ArchiveError;
 use crate::removal::Removal;
 use crate::store::ArchiveRecord;
+use crate::store::PREFIX;
 use holo_change::base_store::Remembered;
 use holo_change::manifest::Manifest;
 use holo_download::{CompleteDownload, Download, PART_SUFFIX};

@@ -6,7 +6,7 @@
 mod wanted;
 
 use super::definition::FileDefinition;
-use super::found::DeclaredFile;
+use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::wanted::{self as states, DeclaredError};
 use holo_change::access::{Access, AccessTrack, AccessTracks};

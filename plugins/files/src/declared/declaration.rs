@@ -1,7 +1,7 @@
 //! Declarations and conflicts between them.
 
 use super::definition::{Ensure, FileDefinition};
-use super::found::DeclaredFile;
+use super::entity::DeclaredFile;
 use super::wanted::TEMPLATE_SUFFIX;
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;

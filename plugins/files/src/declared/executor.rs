@@ -3,7 +3,7 @@
 mod with_access;
 
 use super::access::{self, Accesses};
-use super::found::DeclaredFile;
+use super::entity::DeclaredFile;
 use super::inspection::{Inspection, UnchangedFiles};
 use super::wanted::DeclaredError;
 use crate::declared::definition::FileDefinition;

@@ -1,7 +1,7 @@
 //! Inspects declared files: their records, the changes to make, and manual changes. Those that are recorded as unchanged need not be read.
 
 use super::definition::FileDefinition;
-use super::found::DeclaredFile;
+use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
 use crate::overlay::{Layout, layout};
 use holo_change::base_store::{BaseStore, Remembered};

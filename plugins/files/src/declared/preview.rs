@@ -1,6 +1,6 @@
 //! Previews: a declared path before and after an apply.
 
-use super::found::DeclaredFile;
+use super::entity::DeclaredFile;
 use super::inspection::{Inspection, own_path};
 use super::wanted::DeclaredError;
 use bstr::ByteSlice;

@@ -1,8 +1,8 @@
 //! The forms of `[[line]]`, `[[block]]` and `[[ini]]` tables, and their valid values.
 
-use super::outcome::compile;
+use super::pattern::compile;
 use crate::edits::ledger::{Draft, Spot};
-use crate::edits::outcome::Pattern;
+use crate::edits::pattern::Pattern;
 use holo_plugin::definitions::{Command, Definition, Invalid, NameError, NameKeys, values};
 use serde::{Deserialize, Serialize};
 

@@ -6,6 +6,7 @@
 
 mod draft;
 mod follow;
+mod indexes;
 mod lines;
 #[cfg(test)]
 pub(super) mod model;
@@ -13,7 +14,7 @@ pub(super) mod model;
 #[cfg(test)]
 pub(super) use draft::operations;
 pub(super) use draft::{Draft, Plan, Spot};
-pub(super) use lines::ItemIndex;
+pub(super) use indexes::ItemIndex;
 
 use super::text::{Endings, Text};
 use bstr::ByteSlice;

@@ -1,8 +1,8 @@
 //! The origins of the lines of a target: its base, its resource files, or a manual change.
 
-use crate::overlay::desired::{self, EvaluationError, read};
+use crate::overlay::desired;
 use crate::overlay::entity::{FileEntity, Kind, Resource};
-use crate::overlay::layout::Layout;
+use crate::overlay::layout::{EvaluationError, Layout, read};
 use bstr::ByteSlice;
 use holo_change::Image;
 use holo_plugin::origins::{TemplateText, Traced};

@@ -1,7 +1,7 @@
 //! The desired image of a target: its base with resource files applied, including patches, which are adopted manual changes.
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
-use crate::overlay::layout::Layout;
+use crate::overlay::layout::{EvaluationError, Layout, read};
 use holo_change::error::PathError;
 use holo_change::{Content, Image, PathHandle, Unmanageable};
 use holo_plugin::diff::{HunkError, Labels, Patch, is_binary, merge};
@@ -183,31 +183,6 @@ fn open_input(input: &Image) -> Result<File, EvaluationError> {
         Content::File { place, .. } => Ok(place.open()?),
         Content::Symlink(_) => Err(Unmanageable::WrongType.into()),
     }
-}
-
-/// Why the desired image of a target cannot be determined. Contains the complete message.
-#[derive(Debug)]
-pub(crate) struct EvaluationError(pub(crate) String);
-
-impl From<Unmanageable> for EvaluationError {
-    fn from(error: Unmanageable) -> Self {
-        EvaluationError(format!("skipping target: {error}"))
-    }
-}
-
-impl From<PathError> for EvaluationError {
-    fn from(error: PathError) -> Self {
-        EvaluationError::from(Unmanageable::from(error))
-    }
-}
-
-/// Returns the content of a file, or `None` for a symlink.
-pub(crate) fn read(image: &Image) -> Result<Option<Vec<u8>>, EvaluationError> {
-    let Content::File { place, .. } = &image.content else { return Ok(None) };
-    let mut content = Vec::new();
-    let read = place.open()?.read_to_end(&mut content);
-    read.map_err(|error| PathError::new("read", place.shown(), error))?;
-    Ok(Some(content))
 }
 
 /// Applies a patch and writes the result to a temporary file.

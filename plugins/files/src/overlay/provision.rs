@@ -1,11 +1,11 @@
 //! Provisions the target of an entity with resource files.
 
-use crate::overlay::desired::{self, EvaluationError, read};
+use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
+use crate::overlay::context::Context;
 use crate::overlay::entity::{FileEntity, Kind};
-use crate::overlay::layout::{Context, Layout};
-use crate::overlay::preparation::{Change, FAILED, FAILED_UNCHANGED, force_to};
+use crate::overlay::layout::{EvaluationError, Layout, read};
 use crate::overlay::stock::{Distribution, Stock};
-use crate::overlay::{check, scan};
+use crate::overlay::{desired, scan};
 use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence, Validation, ValidationError};
 use std::os::unix::ffi::OsStrExt;
@@ -179,7 +179,11 @@ fn try_prepare(
     }
     change.files.stage_target(&desired, &layout.images)?;
     if !entity.is_sensitive() {
-        entity.host().keep_replaced(&entity.path, || current.as_ref().map(check::shown_if_small).transpose(), output);
+        entity.host().keep_replaced(
+            &entity.path,
+            || current.as_ref().map(crate::overlay::preview::shown_if_small).transpose(),
+            output,
+        );
     }
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }

@@ -2,9 +2,9 @@
 
 use super::inspection::{Inspection, Plan, PlannedFile, RepositoryError};
 use super::{AnyRecord, Record, RepositoryEntity};
+use crate::manager::Manager;
 use crate::model::PackageError;
 use crate::providers::PackageProvider;
-use crate::system::Manager;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};

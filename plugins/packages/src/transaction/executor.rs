@@ -2,12 +2,12 @@
 
 use super::failed;
 use crate::action::Action;
+use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Status};
 use crate::providers::PackageProvider;
 use crate::query::Requests;
 use crate::resolve::{Completion, RequestIndex, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts, transaction};
-use crate::system::Manager;
 use crate::wanted::{Main, Need, newest};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;

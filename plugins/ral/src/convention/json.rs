@@ -1,6 +1,6 @@
 //! The convention `json`: an object on standard input, and one on standard output.
 
-use crate::attribute::Difference;
+use crate::compare::Difference;
 use crate::convention::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
 use holo_bridge::shown::compact;

@@ -71,7 +71,7 @@ fn set_one(metadata: &Metadata, request: &Request<'_>, call: &mut Caller<'_>) ->
     let wanted = request
         .should
         .iter()
-        .filter(|(name, _)| differs(name) || is_written(name) || (is_forced && *name == crate::attribute::ENSURE));
+        .filter(|(name, _)| differs(name) || is_written(name) || (is_forced && *name == crate::compare::ENSURE));
     let mut arguments = vec![assignment("name", &Value::from(request.name)).map_err(CallError::Answer)?];
     for (name, value) in wanted {
         arguments.push(assignment(name, value).map_err(CallError::Answer)?);

@@ -10,8 +10,8 @@ mod sprig;
 mod tree;
 mod values;
 
-use crate::engines::{Dot, Engine, Form, Render};
-use crate::template_context::TemplateContext;
+use crate::engines::{Engine, Form};
+use crate::template_context::{Dot, Render, TemplateContext};
 use gotmpl::{MissingKey, Template, TemplateError, Value};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;

@@ -8,8 +8,8 @@ mod lexer;
 mod parser;
 mod values;
 
-use crate::engines::{Dot, Engine, Form, Render};
-use crate::template_context::{TemplateContext, TemplateContextError};
+use crate::engines::{Engine, Form};
+use crate::template_context::{Dot, Render, TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::facts::key::KeyError;
@@ -120,7 +120,7 @@ impl Render for Jets {
 }
 
 impl Jets {
-    fn parse(&self, text: &str) -> Result<Vec<parser::Node>, TemplateError> {
+    fn parse(&self, text: &str) -> Result<Vec<values::Node>, TemplateError> {
         let (open, close) = &self.delimiters;
         parser::parse(lexer::parts(text, (open, close))?)
     }

@@ -1,7 +1,6 @@
 //! Carries out the plan of a defined scaffold.
 
 use super::{Executor, Remembrance, Work, is_known_sensitive};
-use crate::difference;
 use crate::error::{Result, ScaffoldError, of_change};
 use crate::plan::{Change, Plan};
 use crate::record::{Known, Record};
@@ -34,7 +33,7 @@ impl Executor<'_> {
         let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
         let may_be_kept = |path: &Path| !sensitive.contains(path) && !is_known_sensitive(&remembered.base, path);
         let changed = changed.filter(|(path, _)| may_be_kept(path));
-        difference::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
+        crate::preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
             output.warning(format!("{} takes over from {other}", work.entity.id()));

@@ -2,9 +2,9 @@
 
 use super::item::Item;
 use super::{ApplyError, ItemIndex, Run};
-use crate::entity::EntityRecords;
+use crate::entity::{EntityRecords, name_of, things};
 use crate::providers::{FOLDER, Manager};
-use crate::record::{Record, name_of, things};
+use crate::record::Record;
 use crate::unit::Scope;
 use holo_change::base_store::{Orphan, Remembered};
 use holo_plugin::Applied;

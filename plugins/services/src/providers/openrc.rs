@@ -2,10 +2,9 @@
 
 mod live;
 
-use crate::adoption::{Notice, Noticed};
 use crate::plan::{Step, Wanted};
 use crate::providers::{
-    Done, Links, Manager, ManagerError, PID_IN_TEST_MODE, ServiceProvider, Subject, Task, UnitEvent,
+    Done, Links, Manager, ManagerError, Notice, Noticed, PID_IN_TEST_MODE, ServiceProvider, Subject, Task, UnitEvent,
 };
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::{Scope, UnitName, UnitNameError};

@@ -3,6 +3,7 @@
 mod adoption;
 mod files;
 mod install;
+mod lists;
 mod live;
 mod offline;
 mod show;
@@ -10,9 +11,8 @@ mod signals;
 mod tool;
 mod words;
 
-use crate::adoption::Noticed;
 use crate::plan::{Step, Wanted};
-use crate::providers::{Done, Links, Manager, ManagerError, ServiceProvider, Subject, Task, UnitEvent};
+use crate::providers::{Done, Links, Manager, ManagerError, Noticed, ServiceProvider, Subject, Task, UnitEvent};
 use crate::state::{Enablement, Load, UnitState};
 use crate::unit::{Scope, UnitName, UnitNameError};
 use files::Directories;

@@ -5,7 +5,7 @@ mod tests;
 
 use super::super::definition::FileDefinition;
 use super::super::wanted::DeclaredError;
-use crate::declared::found::DeclaredFile;
+use crate::declared::entity::DeclaredFile;
 use holo_change::access::Access;
 use holo_change::acl::{Acl, AclEntry, Tag, letters};
 use holo_change::{FileStat, Kind};

@@ -5,7 +5,7 @@ use super::super::definition::FileDefinition;
 use super::super::inspection::own_path;
 use super::super::wanted::DeclaredError;
 use super::Executor;
-use crate::declared::found::DeclaredFile;
+use crate::declared::entity::DeclaredFile;
 use holo_change::Commits;
 use holo_plugin::{Applied, Job, Output, SetAnswers};
 

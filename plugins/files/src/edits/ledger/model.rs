@@ -4,7 +4,7 @@ use super::super::EditDefinition;
 use super::super::definition::{BlockDefinition, Ensure, IniDefinition, LineDefinition};
 use super::super::text::{bare, header};
 use super::{Item, Ledger, Mark};
-use crate::edits::outcome::Pattern;
+use crate::edits::pattern::Pattern;
 use std::ops::Range;
 
 /// The change that an edit makes: the indexes of lines to hide, and new lines with the index of the line after them.

@@ -81,7 +81,7 @@ fn an_update_names_what_differs_and_what_cannot_be_read() {
     let metadata = Metadata::parse("p", "x", text).unwrap();
     let should = values(&json!({"a": "1", "b": "2", "w": "3"}));
     let is = Values::new();
-    let difference = crate::attribute::Difference { name: "a".into(), is: None, should: "1".into() };
+    let difference = crate::compare::Difference { name: "a".into(), is: None, should: "1".into() };
     let request = Request { name: "n", is: &is, should: &should, differences: &[difference] };
     let mut seen = Vec::new();
     let update = set(&metadata, &[request], &mut |call: &Call| {

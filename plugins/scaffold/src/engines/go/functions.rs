@@ -2,8 +2,7 @@
 
 use super::sprig::{self, Arguments};
 use super::{Place, Templates, values};
-use crate::engines::Dot;
-use crate::template_context::TemplateContextError;
+use crate::template_context::{Dot, TemplateContextError};
 use gotmpl::{TemplateError, Value, ValueFunc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

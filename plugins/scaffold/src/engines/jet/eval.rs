@@ -1,9 +1,8 @@
 //! Renders a parsed template.
 
-use super::parser::{Expression, Names, Node, Operator};
-use super::{EvalError, Jets, SUFFIXES, TemplateError, values};
-use crate::engines::Dot;
-use crate::template_context::TemplateContextError;
+use super::values::{self, Expression, Names, Node, Operator};
+use super::{EvalError, Jets, SUFFIXES, TemplateError};
+use crate::template_context::{Dot, TemplateContextError};
 use serde_json::Value;
 use std::borrow::Cow;
 

@@ -4,8 +4,7 @@
 use super::files::{self, Directories};
 use super::tool::{self, Tool};
 use super::words::{self, UnitFileState};
-use crate::adoption::{Notice, Noticed};
-use crate::providers::ManagerError;
+use crate::providers::{ManagerError, Notice, Noticed};
 use crate::state::Enablement;
 use crate::unit::UnitName;
 use glob::Pattern;

@@ -1,6 +1,7 @@
 //! A running systemd.
 
 use super::files::{self, Directories};
+use super::lists;
 use super::tool::{self, Tool, output_of};
 use super::{show, words};
 use crate::plan::Step;
@@ -73,7 +74,7 @@ impl Manager for Live {
             let listed = if !self.tool.is_of_system() || subjects.len() < MANY || files::last_read().is_none() {
                 vec![None; subjects.len()]
             } else {
-                show::states(subjects, is_remembered)?
+                lists::states(subjects, is_remembered)?
             };
             let others =
                 listed.iter().zip(subjects).filter(|(listed, _)| listed.is_none()).map(|(_, subject)| subject.unit);

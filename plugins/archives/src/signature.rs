@@ -1,0 +1,201 @@
+//! Verifying signatures of downloads and checksum lists, made with minisign or OpenPGP. The latter are verified by
+//! `gpgv`.
+
+use holo_change::PathHandle;
+use holo_change::error::{PathError, reason};
+use holo_download::{BUFFER_SIZE, sha256};
+use holo_plugin::process::Program;
+use minisign_verify::{PublicKey, Signature};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The timeout for `gpgv`.
+const GPGV_TIME: Duration = Duration::from_secs(10 * 60);
+
+/// A signature was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SignatureError {
+    #[error("its signature is not one of minisign: {0}")]
+    Malformed(minisign_verify::Error),
+    #[error("minisign_key is not a public key of minisign: {0}")]
+    Key(minisign_verify::Error),
+    #[error("its signature was made by an old version of minisign; one by `minisign -SH` can be verified")]
+    Legacy,
+    #[error("its signature is wrong: {0}")]
+    Wrong(minisign_verify::Error),
+    #[error("its signature is not accepted by gpgv: {0}")]
+    Refused(String),
+    #[error("its signature cannot be verified: {0}")]
+    NoProgram(String),
+    #[error("its signature is not accepted: {0}")]
+    Distrusted(String),
+    #[error("{}", reason(.0))]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+/// The required signer.
+pub(crate) enum Signer<'a> {
+    /// The owner of a minisign key.
+    Minisign(&'a str),
+    /// The owner of a key in this file, which was created by `gpg --export`.
+    Keyring(&'a str),
+}
+
+impl Signer<'_> {
+    /// Returns a text that identifies the signer.
+    pub(crate) fn identity(&self) -> String {
+        let (Signer::Minisign(text) | Signer::Keyring(text)) = self;
+        sha256(text.as_bytes())
+    }
+
+    /// Fails unless this is a signature of the content of a file. The paths are needed for `gpgv`.
+    pub(crate) fn verify(
+        &self,
+        content: &mut impl Read,
+        (signed, signature): (&PathHandle, &PathHandle),
+        keyring: impl FnOnce(&str) -> Result<PathBuf, PathError>,
+    ) -> Result<(), SignatureError> {
+        match self {
+            Signer::Minisign(key) => {
+                let mut text = String::new();
+                signature.open()?.read_to_string(&mut text)?;
+                verify_minisign(key, &text, content)
+            }
+            Signer::Keyring(path) => verify_openpgp(keyring(path)?, signature.shown(), signed.shown()),
+        }
+    }
+}
+
+/// Fails if a text is not a minisign key.
+pub(crate) fn validate_key(key: &str) -> Result<(), SignatureError> {
+    PublicKey::from_base64(key).map(drop).map_err(SignatureError::Key)
+}
+
+fn verify_minisign(key: &str, signature: &str, content: &mut impl Read) -> Result<(), SignatureError> {
+    let key = PublicKey::from_base64(key).map_err(SignatureError::Key)?;
+    let signature = Signature::decode(signature).map_err(SignatureError::Malformed)?;
+    let mut verifier = key.verify_stream(&signature).map_err(|error| match error {
+        minisign_verify::Error::UnsupportedLegacyMode => SignatureError::Legacy,
+        error => SignatureError::Wrong(error),
+    })?;
+    let mut buffer = vec![0; BUFFER_SIZE];
+    loop {
+        match content.read(&mut buffer) {
+            Ok(0) => return verifier.finalize().map_err(SignatureError::Wrong),
+            Ok(length) => verifier.update(buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn verify_openpgp(keyring: PathBuf, signature: PathBuf, signed: PathBuf) -> Result<(), SignatureError> {
+    let mut words: Vec<OsString> = ["gpgv", "--status-fd", "1", "--keyring"].map(OsString::from).into();
+    words.extend([keyring.into(), "--".into(), signature.into(), signed.into()]);
+    let mut program = Program::from_words(words);
+    program.timeout(Some(GPGV_TIME));
+    let output = program.output().map_err(|error| SignatureError::NoProgram(error.to_string()))?;
+    let status = Status::parse(&String::from_utf8_lossy(&output.stdout));
+    if let Some(reason) = status.distrust {
+        return Err(SignatureError::Distrusted(reason));
+    }
+    if let Some(failure) = output.ended.failure() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let last = stderr.lines().last().map(|line| line.trim_start_matches("gpgv: ").to_owned());
+        return Err(SignatureError::Refused(last.unwrap_or(failure)));
+    }
+    if (status.good, status.valid, status.bad) != (1, 1, 0) {
+        return Err(SignatureError::Distrusted("exactly one signature is expected".to_owned()));
+    }
+    Ok(())
+}
+
+/// The status lines of gpgv, which exits with 0 even for signatures by revoked or expired keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Status {
+    /// The reason why a matching signature is not trusted.
+    distrust: Option<String>,
+    /// The numbers of `GOODSIG` lines, of `VALIDSIG` lines, and of signatures that do not match or cannot be verified.
+    good: usize,
+    valid: usize,
+    bad: usize,
+}
+
+impl Status {
+    fn parse(text: &str) -> Status {
+        let mut status = Status::default();
+        for line in text.lines().filter_map(|line| line.strip_prefix("[GNUPG:] ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let word = |index: usize| words.get(index).copied().unwrap_or_default();
+            let distrust = match word(0) {
+                "GOODSIG" => {
+                    status.good += 1;
+                    None
+                }
+                "VALIDSIG" => {
+                    status.valid += 1;
+                    weak_digest(word(8)).map(|name| format!("it is made with {name}; SHA-256 or stronger is required"))
+                }
+                "BADSIG" | "ERRSIG" => {
+                    status.bad += 1;
+                    None
+                }
+                "REVKEYSIG" => Some(format!("the key {} has been revoked", word(1))),
+                "EXPKEYSIG" => Some(format!("the key {} has expired", word(1))),
+                "EXPSIG" => Some("it has expired".to_owned()),
+                _ => None,
+            };
+            status.distrust = status.distrust.or(distrust);
+        }
+        status
+    }
+}
+
+/// Returns the name of a digest that is weaker than SHA-2 and SHA-3, by its number in OpenPGP.
+fn weak_digest(number: &str) -> Option<String> {
+    match number {
+        "8" | "9" | "10" | "11" | "12" | "14" => None,
+        "1" => Some("MD5".to_owned()),
+        "2" => Some("SHA-1".to_owned()),
+        "3" => Some("RIPEMD-160".to_owned()),
+        other => Some(format!("digest algorithm {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(lines: &[&str]) -> Status {
+        Status::parse(&lines.iter().map(|line| format!("[GNUPG:] {line}\n")).collect::<String>())
+    }
+
+    #[test]
+    fn status_lines_of_gpgv_are_counted() {
+        let good = "GOODSIG 39FAF2752CD37B16 good@example.org";
+        let valid = "VALIDSIG CAEBF3CE65AD1184B70DEC7139FAF2752CD37B16 2026-11-23 1795449238 0 4 0 22 8 00 CAEBF3CE";
+        assert_eq!(status(&["NEWSIG", good, valid]), Status { good: 1, valid: 1, ..Status::default() });
+        let bad = status(&[good, valid, good, valid, "BADSIG 1 x", "ERRSIG 1 22 8 00 1 9 1"]);
+        assert_eq!(bad, Status { good: 2, valid: 2, bad: 2, distrust: None });
+        // Text without the prefix is not a status line.
+        assert_eq!(Status::parse(&format!("{good}\n{valid}\n")), Status::default());
+    }
+
+    #[test]
+    fn signatures_that_match_can_be_untrustworthy() {
+        let reason = |line: &str| status(&["NEWSIG", line, "KEY_CONSIDERED 1 0"]).distrust.unwrap();
+        assert_eq!(reason("REVKEYSIG 1BD6 a b"), "the key 1BD6 has been revoked");
+        assert_eq!(reason("EXPKEYSIG 11CD a b"), "the key 11CD has expired");
+        assert_eq!(reason("EXPSIG 11CD a b"), "it has expired");
+        let valid = |digest: &str| format!("VALIDSIG CAEB 2026-11-23 1795449238 0 4 0 22 {digest} 00 CAEB");
+        for (digest, name) in [("1", "MD5"), ("2", "SHA-1"), ("3", "RIPEMD-160"), ("99", "digest algorithm \"99\"")] {
+            assert_eq!(reason(&valid(digest)), format!("it is made with {name}; SHA-256 or stronger is required"));
+        }
+        assert_eq!(reason("VALIDSIG CAEB"), "it is made with digest algorithm \"\"; SHA-256 or stronger is required");
+        assert_eq!(status(&[&valid("10")]).distrust, None);
+    }
+}
