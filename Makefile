@@ -53,10 +53,10 @@ MUTANTS = nice -n 10 cargo mutants -j1 --timeout 120 --no-times
 
 mutants:
 	status=0; \
-	$(MUTANTS) -o target/mutants/plan -p holo -f src/plan.rs -f src/refresh.rs -- --lib || status=$$?; \
-	$(MUTANTS) -o target/mutants/versions -p holo-packages -f 'plugins/packages/src/version.rs' -f 'plugins/packages/src/version/*.rs' \
+	$(MUTANTS) -o target/mutants/plan -p holo -f src/plan.rs -f src/plan/refresh.rs -- --lib || status=$$?; \
+	$(MUTANTS) -o target/mutants/versions -p holo-packages -f 'plugins/packages/src/version.rs' \
 	    -- --test it versions || status=$$?; \
-	$(MUTANTS) -o target/mutants/change -p holo-change -f $(CHANGE)/group.rs -f $(CHANGE)/base_store.rs -f '$(CHANGE)/base_store/*.rs' \
+	$(MUTANTS) -o target/mutants/change -p holo-change -f $(CHANGE)/group.rs -f $(CHANGE)/base_store.rs \
 	    -f $(CHANGE)/tracked.rs -f '$(CHANGE)/tracked/*.rs' -- --lib || status=$$?; \
 	exit $$status
 

@@ -5,10 +5,10 @@ mod holds;
 mod in_order;
 mod outcome;
 
+use crate::diff::View;
 use crate::diff::preview::Preview;
-use crate::diff::view::View;
 use crate::discovery::inventory::Inventory;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::error::FatalError;
 use crate::generations::{Fingerprint, Values};

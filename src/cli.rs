@@ -1,7 +1,6 @@
 //! The command line.
 
-mod parse;
-pub mod time;
+pub mod parse;
 
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -286,7 +285,7 @@ pub struct History {
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     pub number: usize,
     /// Leave out earlier runs: 12h, 7d, 2026-11-22, "2026-11-22 09:14", yesterday
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = parse::parse_time)]
     pub since: Option<jiff::Timestamp>,
     /// Show only failures, refusals and interruptions
     #[arg(long)]

@@ -1,13 +1,11 @@
 //! Discovery, the first phase of every command: from the configuration to the plan of all entities.
 
-pub mod concurrently;
-pub mod failures;
 pub mod generators;
 pub mod inventory;
 pub mod limited;
 pub mod scan;
 
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{Node, PerEntity, PluginIndex, Table};
 use crate::entities::resources::Resources;
 use crate::error::{FatalError, IoError};
@@ -17,17 +15,15 @@ use crate::host::config::{self, ConfigError, PluginLine};
 use crate::host::interrupt::Interrupt;
 use crate::host::root::normalise;
 use crate::host::settings::Settings;
-use crate::plan::declarations::Declarations;
-use crate::plan::{Plan, references, sent};
+use crate::plan::edges::Declarations;
+use crate::plan::{self, Plan, sent};
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::report::{Provisional, Remark, Remarks, Reporter};
-use concurrently::{Heard, concurrently};
-use failures::{Failed, Failures, Tolerance};
 use holo_state::Database;
-use inventory::{Inventory, Purpose};
+use inventory::{Failed, Failures, Inventory, Purpose, Tolerance};
 use limited::Interest;
-use scan::Scanned;
+use scan::{Heard, Scanned, concurrently, make_room};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
@@ -146,7 +142,7 @@ impl<'a> Discovery<'a> {
             .map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
-        let at_once = concurrently::make_room(asked_for);
+        let at_once = make_room(asked_for);
         let handshakes = self.shake_hands(lines, at_once)?;
         self.check_resource_directories(&handshakes)?;
         // The directories exist before the generators run, which use them too, and stay if a generator fails.
@@ -166,7 +162,7 @@ impl<'a> Discovery<'a> {
         let plan = self.plan(&nodes, &entities, &plugins)?;
         // If a plugin or an entity is missing, unknown names may be correct.
         let is_whole = plugins.len() == asked_for && !flaws.iter().any(|&is_flawed| is_flawed);
-        let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
+        let dangling = if is_whole { plan::dangling(&nodes) } else { Vec::new() };
         drop(nodes);
         drop(declarations);
         Ok(Inventory {

@@ -1,4 +1,4 @@
-//! The errors that end a run early. The exit code of each kind is defined here and nowhere else.
+//! The errors that end a run early, and the exit codes.
 
 pub mod exit;
 

@@ -15,28 +15,20 @@
 //! ones. Runs hold a shared lock on that directory; it is removed only while no run holds the lock. A `fingerprint`
 //! detects whether inputs have changed since a run began to read them.
 
-mod checkout;
 mod fingerprint;
-mod generation;
 mod inputs;
 mod pin;
 mod recording;
 mod store;
-mod tree;
+#[cfg(test)]
+mod tests;
 mod values;
 mod version;
 
-pub use checkout::restore_generated;
 pub use fingerprint::{Extent, Fingerprint};
-pub use generation::{Counts, Difference, Generation, How, differences};
-pub use pin::{Pin, PinError, tidy};
-pub use recording::Keeper;
-pub use recording::Observer;
-pub use recording::{Reading, Recorded, RecordingError, Request, read};
-pub use store::{GenerationError, Listed, Store};
-pub use tree::{Access, Inputs, Node};
+pub use inputs::{Access, Inputs, Node};
+pub use pin::{Pin, PinError, restore_generated, tidy};
+pub use recording::{Keeper, Observer, Reading, Recorded, RecordingError, Request, read};
+pub use store::{Counts, Difference, Generation, GenerationError, How, Listed, Store, differences};
 pub use values::{Values, write_kept};
 pub use version::Version;
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,9 @@
 //! Draws a plan: the selected entities and the edges between them. Edges point from the entity that goes first to the
 //! one that waits for it.
 
-mod dot;
 mod layout;
-mod mermaid;
 mod svg;
+mod text;
 
 use crate::entities::node::{Node, PerEntity, Table, define_index};
 use crate::plan::select::Selected;
@@ -15,13 +14,13 @@ use std::collections::BTreeMap;
 /// Renders the plan of the selected entities in the DOT language of Graphviz.
 #[must_use]
 pub fn dot(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
-    dot::write(&Picture::new(nodes, plan, selected))
+    text::write(&Picture::new(nodes, plan, selected))
 }
 
 /// Renders the plan of the selected entities as a Mermaid flowchart. Mermaid shows a few hundred entities at most.
 #[must_use]
 pub fn mermaid(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
-    mermaid::write(&Picture::new(nodes, plan, selected))
+    text::write_mermaid(&Picture::new(nodes, plan, selected))
 }
 
 /// Renders the plan of the selected entities as a self-contained SVG file.

@@ -7,19 +7,16 @@
 //! Outcomes of entities also go to the system's journal.
 
 mod journal;
-mod process;
-mod reader;
 mod record;
 mod recorder;
 pub mod retention;
-mod words;
-mod writer;
+mod store;
 
-pub use process::ProcessMark;
-pub use reader::{History, Run, RunState, Runs};
-pub use record::{Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, RefusalRecord, RunResult, VERSION, Who};
+pub use record::{
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
+};
 pub use recorder::Recorder;
-pub use writer::Writer;
+pub use store::{History, Run, RunState, Runs, Writer};
 
 #[cfg(test)]
 mod tests;

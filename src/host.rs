@@ -7,5 +7,4 @@ pub mod interrupt;
 pub mod lock;
 pub(crate) mod memory;
 pub mod root;
-pub mod run_id;
 pub mod settings;

@@ -6,9 +6,7 @@
 
 mod console;
 mod event;
-mod hints;
 mod json;
-mod noticed;
 mod paragraphs;
 mod remark;
 mod status;

@@ -1,15 +1,14 @@
-//! The commands, and the notification of clock changes.
+//! The command line, the commands, and the notification of clock changes.
 
 use crate::agenda::Rhythm;
 use crate::child::{Holo, Launcher};
-use crate::cli::{CheckConfig, Cli, Events, Verb};
-use crate::config::{ConfigFile, ConfigSource};
+use crate::config::{ConfigFile, ConfigSource, Paths};
 use crate::control::{self, Socket};
 use crate::daemon::{Daemon, Input, Parts, SystemClock};
 use crate::metrics::Metrics;
-use crate::paths::Paths;
 use crate::service::{Level, say};
 use crate::spool::Spool;
+use clap::{Args, Parser, Subcommand};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -19,6 +18,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fs, thread};
 use tokio::signal::unix::{SignalKind, signal};
@@ -146,4 +146,58 @@ fn arm(timer: &OwnedFd) -> Result<(), Errno> {
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
     let (never, once) = (Timespec { tv_sec: NEVER, tv_nsec: 0 }, Timespec { tv_sec: 0, tv_nsec: 0 });
     timerfd_settime(timer, flags, &Itimerspec { it_interval: once, it_value: never }).map(drop)
+}
+
+/// Keeps this machine in its desired state
+#[derive(Debug, Parser)]
+#[command(name = "holo-agent", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run in the foreground and start holo as configured
+    Run(Run),
+    /// Show the status of the agent and the machine
+    Status(Status),
+    /// Show recorded events
+    Events(Events),
+    /// Check the configuration for errors
+    CheckConfig(CheckConfig),
+}
+
+/// `holo-agent run`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Exit after one complete run and one round of health checks
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// `holo-agent status`
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Print a JSON value
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `holo-agent events`
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Print JSON Lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `holo-agent check-config`
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfig {
+    /// The configuration file [default: /etc/holo/agent.toml]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! The control socket: every client that connects receives the status as a JSON value.
 
+use crate::config::Paths;
 use crate::daemon::Input;
-use crate::paths::Paths;
-use crate::status::Status;
+use crate::report::Status;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

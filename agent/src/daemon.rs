@@ -3,9 +3,7 @@
 //! `step` does the work that is due, `hear` processes the output of children, and `take` processes external inputs. The
 //! modules below contain the rest: complete runs, the watch, known deviations, and the outlets for events and metrics.
 
-mod catch_up;
 mod health;
-mod inputs;
 mod known;
 mod outlets;
 mod run;
@@ -18,10 +16,9 @@ use crate::child::{ChildEvent, ChildId, Launcher, Running, StartError, Task};
 use crate::config::{Config, ConfigSource, Mode};
 use crate::event::{EventSink, RunEvent, What};
 use crate::metrics::Metrics;
+use crate::report::Status;
 use crate::service::{self, Level, say};
-use crate::status::Status;
-use crate::written;
-use catch_up::CatchUp;
+use crate::spool;
 use health::HealthRounds;
 use holo_definitions::DocumentError;
 use holo_schedule::{Schedule, is_open, next_change};
@@ -37,6 +34,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use watch::Watch;
+use whole_runs::CatchUp;
 
 /// The timeout for a child to terminate: it may have to wait for a package manager's transaction.
 const TIME_TO_END: Duration = Duration::from_secs(30 * 60);
@@ -336,7 +334,7 @@ impl LastRuns {
 
     fn keep(&self) {
         let written = serde_json::to_vec(&self.runs).map_err(Into::into);
-        if let Err(error) = written.and_then(|text| written::replace(&self.path, &text, 0o600)) {
+        if let Err(error) = written.and_then(|text| spool::replace(&self.path, &text, 0o600)) {
             say(Level::Error, format_args!("{}: {error}", self.path.display()));
         }
     }

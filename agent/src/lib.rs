@@ -10,21 +10,15 @@
 
 pub mod agenda;
 pub mod child;
-mod cli;
 mod commands;
 pub mod config;
 mod control;
 pub mod daemon;
 pub mod event;
-mod health;
-mod http;
 pub mod metrics;
-pub mod paths;
-mod report;
+pub mod report;
 mod service;
 pub mod spool;
-pub mod status;
-mod written;
 
 use clap::Parser;
 use std::ffi::OsString;
@@ -34,7 +28,7 @@ use std::process::ExitCode;
 /// Runs the command line and returns the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match cli::Cli::try_parse_from(arguments) {
+    match commands::Cli::try_parse_from(arguments) {
         Ok(cli) => commands::run(&cli),
         Err(usage) => {
             let _ = usage.print();

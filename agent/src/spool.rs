@@ -5,13 +5,16 @@
 //! kept in memory with the same limit, and in a file on another file system, where the next agent finds them after a
 //! crash.
 
+#[cfg(test)]
+mod tests;
+
 use crate::event::{Counts, Event, EventSink, What};
-use crate::written;
 use jiff::Timestamp;
+use rustix::fs::fsync;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of pending events in memory.
@@ -73,7 +76,7 @@ impl Spool {
         match (self.waiting.is_empty(), self.is_refuge_used) {
             (true, false) => return Ok(()),
             (true, true) => fs::remove_file(refuge)?,
-            (false, _) => written::replace(refuge, &lines(&self.waiting)?, 0o600)?,
+            (false, _) => replace(refuge, &lines(&self.waiting)?, 0o600)?,
         }
         self.is_refuge_used = !self.waiting.is_empty();
         Ok(())
@@ -148,7 +151,7 @@ impl Spool {
             content.extend(line);
             content.push(b'\n');
         }
-        written::replace(&self.path, &content, 0o600)?;
+        replace(&self.path, &content, 0o600)?;
         self.size = content.len() as u64;
         Ok(())
     }
@@ -205,5 +208,15 @@ impl EventSink for Spool {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Replaces a file atomically, with this mode; parent directories are created.
+pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory)?;
+    let mut file = tempfile::Builder::new().prefix(".holo-agent.").tempfile_in(directory)?;
+    file.write_all(content)?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    fsync(File::open(directory)?)?;
+    Ok(())
+}

@@ -1,4 +1,5 @@
-//! The tar archive of a package, as Debian and pacman have it.
+//! The contents of files, read once into a temporary file, with their digests, and the tar archive of a package, as Debian and pacman have
+//! it.
 
 use crate::package::{Kind, Node, Owner, Package};
 use std::io::{self, Read, Write};

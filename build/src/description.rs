@@ -1,7 +1,6 @@
 //! Reads a description into a [`Package`]. Every mistake becomes a finding, so that all of them are shown at once.
 
 mod attributes;
-mod tree;
 mod values;
 
 use crate::content::Contents;

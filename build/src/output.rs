@@ -2,7 +2,7 @@
 
 use crate::format::Format;
 use crate::package::Package;
-use crate::sign::{self, SignError};
+use crate::sign::{SignError, sign};
 use crate::{debian, pacman, rpm};
 use holo_process::words::reason;
 use std::ffi::{OsStr, OsString};
@@ -73,7 +73,7 @@ impl Package {
             Format::Debian => debian::write(self, to).map_err(failed),
             Format::Pacman => pacman::write(self, to).map_err(failed),
             Format::Rpm => {
-                let signer = sign_key.map(|key| move |text: &[u8]| sign::sign(key, text));
+                let signer = sign_key.map(|key| move |text: &[u8]| sign(key, text));
                 let signer = signer.as_ref().map(|sign| sign as rpm::Sign<'_>);
                 rpm::write(self, signer, to).map_err(|error| match error {
                     rpm::RpmError::Io(source) => failed(source),
@@ -142,7 +142,7 @@ impl Package {
                 |source| BuildError::Io { path, source }
             };
             let package = std::fs::read(path).map_err(failed(path))?;
-            let packet = sign::sign(key, &package).map_err(|error| unsigned(&error))?;
+            let packet = sign(key, &package).map_err(|error| unsigned(&error))?;
             write(&signature, &mut |file| file.write_all(&packet).map_err(failed(&signature)))?;
         }
         Ok(())

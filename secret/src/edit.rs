@@ -1,8 +1,7 @@
 //! `holo-secret edit`: decrypts a value for an editor, and encrypts it again for the same keys.
 
-use crate::cli::Edit;
 use crate::keys::Keys;
-use crate::{SecretError, recipients, words};
+use crate::{Edit, SecretError, recipients, words};
 use holo_process::{Event, Interrupt, Program, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};

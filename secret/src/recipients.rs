@@ -1,8 +1,7 @@
 //! Recipients of encrypted values: public age and SSH keys.
 
-use crate::cli::Recipients;
 use crate::keys::{AGE, SSH};
-use crate::{SecretError, words};
+use crate::{Recipients, SecretError, words};
 use age::armor::{ArmoredReader, ArmoredWriter, Format};
 use age::{Encryptor, IdentityFile, Recipient, ssh, x25519};
 use holo_system::Root;

@@ -2,7 +2,7 @@
 
 use super::outcome::{Outcome, Rules, Said};
 use crate::diff::preview::Preview;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{Table, define_index};
 use crate::plugin::{Failure, Task};
 use crate::report::{End, Event, Remarks, Reporter};

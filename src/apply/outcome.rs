@@ -1,6 +1,6 @@
 //! The outcome of an entity, which the messages of its plugin determine.
 
-use crate::diff::view::View;
+use crate::diff::View;
 use crate::plugin::{Failure, Progress, Task};
 use crate::report::End;
 use bstr::{BStr, BString};

@@ -8,9 +8,9 @@ mod write;
 
 use super::Context;
 use crate::cli::Adopt;
-use crate::discovery::concurrently::{Heard, concurrently};
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::scan::{Heard, concurrently};
 use crate::entities::node::PluginIndex;
 use crate::error::{FatalError, IoError, exit};
 use crate::host::interrupt::Interrupt;

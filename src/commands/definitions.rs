@@ -1,6 +1,6 @@
 //! `holo definitions`: reads and checks the definitions of a plugin, for plugins that do not use our library.
 
-use super::{Context, values};
+use super::{Context, data};
 use crate::cli::Definitions;
 use crate::error::{FatalError, exit};
 use crate::host::settings::Settings;
@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     let directories = directories(&arguments.plugin, is_called_by_plugin, settings);
     let (mut definitions, findings) =
         UntypedDefinition::read_all(&directories, &knowledge.renderer(), &ReceivedFile::at(settings.sent.clone()));
-    values::warn(&knowledge, *reporter);
+    data::warn(&knowledge, *reporter);
     interrupt.check()?;
     let mut has_failed = false;
     for finding in findings {

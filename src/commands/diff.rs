@@ -3,7 +3,7 @@
 use super::Context;
 use super::check::{self, Preview};
 use crate::cli::Diff;
-use crate::diff::view::View;
+use crate::diff::View;
 use crate::discovery::discover;
 use crate::discovery::inventory::Purpose;
 use crate::error::FatalError;

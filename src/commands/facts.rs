@@ -1,6 +1,6 @@
 //! `holo facts`
 
-use super::{Context, values};
+use super::{Context, data};
 use crate::cli::Facts;
 use crate::error::{FatalError, exit};
 use crate::report::{Event, Severity};
@@ -10,13 +10,13 @@ pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, Fa
     let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let facts = knowledge.facts();
-    values::warn(&knowledge, *reporter);
+    data::warn(&knowledge, *reporter);
     interrupt.check()?;
     let query = arguments.query.as_deref();
     let found = query.map_or(Ok(Some(facts.value())), |query| key::find(facts.value(), query));
     match found {
         Ok(Some(found)) => {
-            let text = if arguments.json { values::json(found) } else { values::plain(query, found) };
+            let text = if arguments.json { data::as_json(found) } else { data::plain(query, found) };
             reporter.event(Event::Text(text.as_bytes()));
             Ok(exit::DONE)
         }

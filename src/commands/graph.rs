@@ -6,7 +6,7 @@ use crate::discovery::discover;
 use crate::discovery::inventory::Purpose;
 use crate::error::FatalError;
 use crate::graph;
-use crate::plan::declarations::Declarations;
+use crate::plan::edges::Declarations;
 use crate::report::Event;
 
 pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, FatalError> {

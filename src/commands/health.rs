@@ -2,9 +2,9 @@
 
 use super::Context;
 use crate::cli::Health as Arguments;
-use crate::discovery::concurrently::{Heard, concurrently};
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::scan::{Heard, concurrently};
 use crate::entities::node::EntityIndex;
 use crate::error::{FatalError, exit};
 use crate::plan::Requirement;

@@ -1,11 +1,8 @@
 //! `holo report`: writes a self-contained HTML page about a machine.
 
-mod budget;
-mod collect;
-mod diffs;
 mod page;
-mod runs;
-mod text;
+#[cfg(test)]
+mod tests;
 
 use super::Context;
 use super::doctor::{self, Scene};
@@ -14,23 +11,31 @@ use crate::cli::Report;
 use crate::discovery::inventory::Inventory;
 use crate::error::{FatalError, IoError, exit};
 use crate::graph;
+use crate::history::{Counts, History, Run, RunResult, RunState, Who};
 use crate::host::interrupt::Interrupt;
+use crate::host::root::Root;
 use crate::host::settings::Settings;
-use crate::plan::declarations::Declarations;
+use crate::plan::edges::Declarations;
 use crate::plan::refresh::Refreshes;
 use crate::plan::select::Selected;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
-use crate::report::Event;
-use crate::report::Finding;
-use collect::Collected;
+use crate::report::{End, Event, Finding, RemarkKind, Reporter};
+use bstr::{BString, ByteSlice};
+use holo_protocol::Message;
 use holo_state::Database;
-use page::{Page, Plan};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use page::{Budget, Diff, Page, Plan, safe};
+use serde::Serialize;
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The maximum number of entities in a readable picture.
 const MOST_DRAWN: usize = 400;
@@ -119,5 +124,179 @@ impl From<TemplateError> for FatalError {
     }
 }
 
-#[cfg(test)]
-mod contrast;
+/// The total size, in bytes, of differences and plugin output on a page.
+const ROOM_FOR_TEXT: usize = 1 << 20;
+/// The number of bytes shown of a plugin's output about an entity.
+const MOST_OUTPUT: usize = 4 << 10;
+/// The number of bytes shown of a change, or of the reason for a failure.
+const MOST_WORDS: usize = 500;
+
+/// The results of a check.
+struct Collected {
+    /// By entity ID.
+    entities: HashMap<BString, Looked>,
+    current: Option<(BString, Looked)>,
+    room: Budget,
+}
+
+/// The results for an entity.
+#[derive(Debug, Default)]
+struct Looked {
+    end: Option<End>,
+    /// The changes, refusals or errors.
+    words: Vec<String>,
+    output: String,
+    diffs: Vec<Diff>,
+}
+
+impl Collected {
+    fn new() -> Collected {
+        Collected { entities: HashMap::new(), current: None, room: Budget::new(ROOM_FOR_TEXT) }
+    }
+
+    fn say(&mut self, words: impl AsRef<[u8]>) {
+        if let Some((_, looked)) = &mut self.current {
+            looked.words.push(safe(beginning(words.as_ref(), MOST_WORDS)));
+        }
+    }
+
+    fn show(&mut self, text: &[u8]) {
+        if let Some((_, looked)) = self.current.as_mut().filter(|_| !text.is_empty()) {
+            looked.diffs.push(Diff::new(text, &mut self.room));
+        }
+    }
+
+    fn message(&mut self, message: &Message) {
+        match message {
+            Message::WouldChange(text) | Message::RequiresForce(text) | Message::Skipped(text) => self.say(text),
+            Message::RequiresForceToOverwrite => self.say("changed manually since it was last applied"),
+            Message::RequiresForceToRestore => self.say("deleted manually since it was last applied"),
+            Message::Unknown => self.say("the effect of applying it is unknown"),
+            _ => {}
+        }
+    }
+}
+
+fn beginning(text: &[u8], most: usize) -> &[u8] {
+    text.get(..most).unwrap_or(text)
+}
+
+impl Reporter for Collected {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Begin(entity) => self.current = Some((entity.id().to_owned(), Looked::default())),
+            Event::Message(message) => self.message(message),
+            Event::Diff(text) => self.show(text),
+            Event::Preview { difference, .. } => self.show(&difference.text),
+            Event::Skipped(reason) | Event::Failed(Some(reason)) => self.say(reason),
+            Event::WouldRefresh(..) => self.say("would be refreshed"),
+            Event::Remark(remark) if matches!(remark.kind, RemarkKind::Output(_) | RemarkKind::Own(_)) => {
+                if let Some((_, looked)) = &mut self.current {
+                    let room = MOST_OUTPUT.saturating_sub(looked.output.len());
+                    let text = beginning(remark.text.as_bytes(), room);
+                    if self.room.take(text, 0) {
+                        looked.output.push_str(&safe(text));
+                    }
+                }
+            }
+            Event::End(_, end, _) => {
+                if let Some((id, looked)) = mem::take(&mut self.current) {
+                    self.entities.insert(id, Looked { end: Some(end), ..looked });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The number of runs that are shown.
+const SHOWN: usize = 20;
+
+/// A run.
+#[derive(Debug, Serialize)]
+struct RunRow {
+    time: String,
+    machine_time: String,
+    who: String,
+    result: &'static str,
+    tone: &'static str,
+    counts: String,
+    duration: String,
+}
+
+/// Returns the most recent runs that did or attempted work, and the last one without work, newest first.
+fn last(root: &Root) -> Vec<RunRow> {
+    let Ok(history) = History::open(root) else { return Vec::new() };
+    let mut rows: Vec<(String, RunRow)> =
+        history.runs().take(SHOWN).map(|run| (run.id.as_str().to_owned(), of_run(&run))).collect();
+    if let Some(last) = history.last_unchanged() {
+        let row = RunRow {
+            time: shown(last.time),
+            machine_time: for_machines(last.time),
+            who: String::new(),
+            result: RunResult::Unchanged.name(),
+            tone: "",
+            counts: counted(&last.counts),
+            duration: seconds(last.duration),
+        };
+        rows.push((last.run.as_str().to_owned(), row));
+    }
+    rows.sort_by(|(one, _), (other, _)| other.cmp(one));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn of_run(run: &Run) -> RunRow {
+    let (result, tone) = match run.state() {
+        RunState::Running => ("at work", ""),
+        RunState::Ended(result) => (result.name(), if result.is_bad() { "bad" } else { "" }),
+    };
+    let time = run.began.as_ref().map(|began| began.time);
+    RunRow {
+        time: time.map_or_else(|| run.id.as_str().to_owned(), shown),
+        machine_time: time.map(for_machines).unwrap_or_default(),
+        who: run.began.as_ref().map(|began| by(&began.who)).unwrap_or_default(),
+        result,
+        tone,
+        counts: counted(&run.counts()),
+        duration: run.ended.as_ref().and_then(|ended| ended.duration).map(seconds).unwrap_or_default(),
+    }
+}
+
+/// Returns the user or program that started the run, as far as known.
+fn by(who: &Who) -> String {
+    match (&who.trigger, &who.sudo_user) {
+        (Some(trigger), _) => safe(trigger.as_bstr()),
+        (None, Some(user)) => safe(user.as_bstr()),
+        (None, None) => match who.login_uid.unwrap_or(who.uid) {
+            0 => "root".to_owned(),
+            uid => format!("user {uid}"),
+        },
+    }
+}
+
+fn counted(counts: &Counts) -> String {
+    let Counts { unchanged, changed, refused, skipped, failed } = *counts;
+    let all = [
+        (changed, "changed"),
+        (failed, "failed"),
+        (refused, "refused"),
+        (skipped, "skipped"),
+        (unchanged, "unchanged"),
+    ];
+    let there = all.iter().filter(|(count, _)| *count > 0);
+    there.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+/// Formats a time for the attribute `datetime`.
+fn for_machines(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Formats a time in the time zone of this machine.
+fn shown(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}

@@ -3,7 +3,6 @@
 //! Between two events, only the entities' IDs and states are kept: an event costs a `check` of the entities that it
 //! concerns and, with `--apply`, an `apply` of those that have drifted.
 
-mod definitions;
 mod known;
 mod paths;
 mod queue;
@@ -11,9 +10,9 @@ mod repairs;
 mod sources;
 mod writers;
 
-use super::findings::{Finding, Findings};
+use super::Context;
+use super::check::{self, Finding, Findings};
 use super::inputs::Inputs;
-use super::{Context, check};
 use crate::apply::Walk;
 use crate::cli::{Selection, Watch};
 use crate::discovery::inventory::{Inventory, Purpose};
@@ -27,10 +26,9 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use bstr::{BString, ByteSlice};
-use definitions::Definitions;
 use holo_state::Database;
 use jiff::Zoned;
-use known::{Causes, Known, State, absolute, watch_definitions};
+use known::{Causes, Definitions, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
 use queue::{Queue, Timers, Woken};
 use repairs::Fights;
@@ -198,7 +196,7 @@ impl Watcher<'_> {
 
     /// Forgets the repairs of entities whose definitions have changed since.
     fn forget_fights(&mut self, inventory: &Inventory, known: &Known) {
-        let inputs = definitions::common_inputs(&self.settings.root);
+        let inputs = known::common_inputs(&self.settings.root);
         if self.common_inputs.replace(inputs) != Some(inputs) {
             self.fights = Fights::default();
             return;

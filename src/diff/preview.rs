@@ -1,7 +1,6 @@
 //! The difference that applying an entity would make, or has made.
 
-use super::view::View;
-use super::{Content, LoadError, Side};
+use super::{Content, LoadError, Side, View};
 use crate::host::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{FilePair, Kept};

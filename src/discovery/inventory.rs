@@ -1,18 +1,19 @@
-//! The inventory: all entities, and what discovery found out about them.
+//! The inventory: all entities, and what discovery found out about them. Plugins that failed before the end of the scan determine whether a
+//! run continues without them.
 
-use super::failures::Failed;
 use crate::cli::Selection;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::entities::resources::Resources;
+use crate::error::FatalError;
 use crate::host::cache::CacheDirectory;
 use crate::host::root::{Root, normalise};
-use crate::plan::references::Dangling;
 use crate::plan::refresh::Refreshes;
 use crate::plan::select::{self, Selected};
 use crate::plan::sent::SentValues;
-use crate::plan::{Plan, Requirement};
+use crate::plan::{Dangling, Plan, Requirement};
 use crate::plugin::Plugin;
+use crate::report::Provisional;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::API_VERSION_3;
 use std::collections::{BTreeSet, HashSet};
@@ -169,5 +170,71 @@ impl Drop for Inventory {
     fn drop(&mut self) {
         // All sessions end concurrently this way, and are then waited for one after the other.
         self.plugins.iter_mut().for_each(Plugin::dismiss);
+    }
+}
+
+/// The failures of plugins that do not end a run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// None: every plugin matters.
+    Nothing,
+    /// Those of plugins known to speak version 3, whose entities cannot subscribe to others. A failed plugin of version
+    /// 4 might have entities that a change must refresh.
+    Version3,
+    /// All failures.
+    Everything,
+}
+
+/// The plugins that have failed so far.
+#[derive(Debug)]
+pub struct Failures {
+    tolerance: Tolerance,
+    plugins: Vec<Failed>,
+}
+
+/// A plugin that has failed.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Its ID.
+    pub plugin_id: String,
+    /// The version of the interface that it speaks, if known.
+    pub version: Option<u32>,
+}
+
+impl Failures {
+    /// Returns an empty list.
+    #[must_use]
+    pub fn new(tolerance: Tolerance) -> Failures {
+        Failures { tolerance, plugins: Vec::new() }
+    }
+
+    /// Adds a plugin whose failure has just been reported. If it is tolerated, all further remarks are held back until
+    /// it is known whether the run can continue without the plugin.
+    ///
+    /// # Errors
+    /// If the failure is not tolerated.
+    pub fn add(
+        &mut self,
+        plugin_id: &str,
+        version: Option<u32>,
+        remarks: &mut Provisional<'_>,
+    ) -> Result<(), FatalError> {
+        let is_tolerated = match self.tolerance {
+            Tolerance::Nothing => false,
+            Tolerance::Version3 => version == Some(API_VERSION_3),
+            Tolerance::Everything => true,
+        };
+        if !is_tolerated {
+            return Err(FatalError::Reported);
+        }
+        remarks.hold();
+        self.plugins.push(Failed { plugin_id: plugin_id.to_owned(), version });
+        Ok(())
+    }
+
+    /// Returns the plugins, in the order in which they failed.
+    #[must_use]
+    pub fn into_plugins(self) -> Vec<Failed> {
+        self.plugins
     }
 }

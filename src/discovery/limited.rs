@@ -5,10 +5,9 @@
 //! name are scanned for too. If an entity is not found, plugins are scanned in full: the name may refer to an asset or
 //! a path, and error messages suggest names from the full list.
 
-use super::concurrently::{Heard, concurrently};
-use super::scan::Answered;
+use super::scan::{Answered, Heard, concurrently};
+use crate::entities::Subject;
 use crate::entities::node::{PluginIndex, Table};
-use crate::entities::subject::Subject;
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
 use crate::plan::select;

@@ -1,10 +1,8 @@
 //! Records the current inputs as a generation, concurrently with a run, if they differ from those of the last one.
 
-use super::generation::Generation;
-use super::inputs::{self, Found, InputError, Places, Today};
+use super::inputs::{self, Access, Found, InputError, Inputs, Node, Places, Today};
 use super::pin::Pin;
-use super::store::{GenerationError, Store};
-use super::tree::{Access, Inputs, Node};
+use super::store::{Generation, GenerationError, Store};
 use crate::entities::resources::{Generated, Resources};
 use crate::error::IoError;
 use crate::history::retention::Retention;

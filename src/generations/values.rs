@@ -3,9 +3,8 @@
 //! The state database has a record for each change of a value, with the run that changed it. So the values at the last use of each
 //! generation are known. When most of the records are no longer needed, they are removed.
 
-use super::checkout::GENERATION;
-use super::generation::Generation;
-use super::store::Store;
+use super::pin::GENERATION;
+use super::store::{Generation, Store};
 use crate::error::IoError;
 use crate::host::root::Root;
 use crate::host::settings::Settings;

@@ -1,11 +1,10 @@
 //! The inputs to compare: those of a generation, or the current ones.
 
-use super::inputs::{self, GENERATED, Places};
-use super::recording::{RecordingError, inputs_of};
-use super::store::Store;
-use super::tree::{Inputs, Node};
 use crate::entities::resources::Generated;
 use crate::error::IoError;
+use crate::generations::inputs::{self, GENERATED, Inputs, Node, Places};
+use crate::generations::recording::{RecordingError, inputs_of};
+use crate::generations::store::Store;
 use crate::host::root::Root;
 use holo_change::Kind;
 use holo_change::tracked::Digest;

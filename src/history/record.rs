@@ -1,12 +1,12 @@
-//! The types of records. Within a version, fields are only ever added.
+//! The types of records, their words for people, and the process of a run. Within a version, fields are only ever added.
 
-use super::process::ProcessMark;
-use crate::host::run_id::RunId;
+use crate::host::settings::RunId;
 use crate::report::End;
 use holo_events::Tally;
 use holo_protocol::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::time::Duration;
 
 /// The version of the records.
@@ -298,5 +298,86 @@ mod optional_seconds {
         #[serde(transparent)]
         struct Seconds(#[serde(with = "super::seconds")] Duration);
         Ok(Option::<Seconds>::deserialize(deserializer)?.map(|Seconds(duration)| duration))
+    }
+}
+
+impl EntityRecord {
+    /// Returns the changes to the entity, or the reason why there are none.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let mut what: Vec<String> = self.changes.iter().map(|Text(text)| text.to_string()).collect();
+        what.extend(self.refused.iter().map(RefusalRecord::words));
+        what.extend(self.reason.as_ref().map(|Text(reason)| reason.to_string()));
+        if !self.refreshed_by.is_empty() {
+            let sources: Vec<String> = self.refreshed_by.iter().map(|Text(id)| id.to_string()).collect();
+            what.push(format!("refreshed by {}", sources.join(", ")));
+        }
+        what.join("; ")
+    }
+}
+
+impl RefusalRecord {
+    /// Returns the reason.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            RefusalRecord::Overwrite => "modified by user".to_owned(),
+            RefusalRecord::Restore => "deleted by user".to_owned(),
+            RefusalRecord::Other { reason } => reason.0.to_string(),
+        }
+    }
+}
+
+/// A unique identification of a process, as process IDs are reused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMark {
+    /// Its number.
+    pub pid: u32,
+    /// Its start time, in clock ticks since boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
+    /// The boot ID of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
+}
+
+impl ProcessMark {
+    /// Returns the mark of this process.
+    #[must_use]
+    pub fn own() -> ProcessMark {
+        let pid = std::process::id();
+        ProcessMark { pid, started: started(pid), boot: boot() }
+    }
+
+    /// Returns true if the process is still running; false if unknown.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.started.is_some() && self.boot == boot() && started(self.pid) == self.started
+    }
+}
+
+fn boot() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
+/// Returns the start time of a process: field 22 of `/proc/PID/stat`, whose second field may contain blanks and
+/// parentheses.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_mark_distinguishes_processes() {
+        let own = ProcessMark::own();
+        assert!(own.is_alive());
+        assert!(!ProcessMark { started: own.started.map(|ticks| ticks + 1), ..own.clone() }.is_alive());
+        assert!(!ProcessMark { boot: Some("another".to_owned()), ..own.clone() }.is_alive());
+        assert!(!ProcessMark { pid: u32::MAX, ..own }.is_alive());
+        assert!(!ProcessMark::default().is_alive());
     }
 }

@@ -1,18 +1,17 @@
 //! A reporter that records the events of an apply.
 
 use super::journal::Journal;
-use super::process::ProcessMark;
 use super::record::{
-    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, RefusalRecord, RunResult, VERSION, Who, to_json,
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
+    to_json,
 };
 use super::retention::Retention;
-use super::writer::Writer;
+use super::store::Writer;
 use crate::diff::preview::{self, Difference};
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::error::FatalError;
 use crate::host::root::Root;
-use crate::host::run_id::RunId;
-use crate::host::settings::Settings;
+use crate::host::settings::{RunId, Settings};
 use crate::report::{Event, RemarkKind, Remarks, Reporter, Severity};
 use bstr::{BString, ByteSlice};
 use holo_events::Tally;

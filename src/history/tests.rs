@@ -2,7 +2,7 @@
 
 use super::{retention, *};
 use crate::host::root::Root;
-use crate::host::run_id::RunId;
+use crate::host::settings::RunId;
 use holo_protocol::Text;
 use holo_state::Database;
 use jiff::Timestamp;

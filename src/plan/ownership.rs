@@ -7,7 +7,7 @@
 //! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
 
 use super::assets::{Groups, parent, path_in};
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, Node, PerEntity};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Asset;

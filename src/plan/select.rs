@@ -1,8 +1,8 @@
 //! The selection of entities by the command line.
 
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
+use crate::entities::Subject;
 use crate::entities::node::{EntityIndex, PerEntity, Table};
-use crate::entities::subject::Subject;
 use crate::host::root::{self, Root};
 use bstr::{BStr, BString, ByteSlice};
 use glob::Pattern;
@@ -110,7 +110,7 @@ pub fn all(entities: &PerEntity<Entity>) -> BTreeSet<BString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entities::entity::Account;
+    use crate::entities::Account;
     use crate::entities::resources::Resources;
     use holo_protocol::report::{OutlinedReport, ReportReader};
     use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::remark::{Remark, Severity};
 use super::table::{Description, Table};
 use crate::diff::preview::Difference;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::error::FatalError;
-use crate::host::run_id::RunId;
+use crate::host::settings::RunId;
 use bstr::{BStr, BString};
 use holo_events::{Line, Tally, Writer};
 use holo_protocol::session::Stream;

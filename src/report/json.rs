@@ -3,11 +3,11 @@
 use super::console::Console;
 use super::event::{End, Event, Noticed};
 use super::remark::{Remark, RemarkKind, Severity};
-use super::{Consumer, noticed};
+use super::{Consumer, paragraphs};
 use crate::diff::preview::Difference;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::error::FatalError;
-use crate::host::run_id::RunId;
+use crate::host::settings::RunId;
 use bstr::{BStr, BString};
 use holo_events as line;
 use holo_events::{Edges, Information, Line, Outcome, Refusal, Tally, Text};
@@ -209,7 +209,7 @@ impl Json {
             }
             Noticed::Failed { id, .. } | Noticed::LeftAlone { id, .. } => {
                 let rest = self.state.set_entity(Some(id));
-                let error = self.state.error(&noticed::reason(noticed));
+                let error = self.state.error(&paragraphs::reason(noticed));
                 [rest, error, self.state.set_entity(None)].concat()
             }
         }

@@ -2,7 +2,7 @@
 
 use super::health::Found;
 use crate::event::What;
-use crate::status::{Health, Trouble};
+use crate::report::{Health, Trouble};
 use holo_events::{HealthState, Line, Writer};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,10 @@
 
 use crate::config::Config;
 use crate::event::{Event, EventSink, What};
-use crate::health::state_name;
-use crate::http::Endpoint;
-use crate::metrics::Metrics;
+use crate::metrics::{Endpoint, Metrics, state_name};
 use crate::report::cause;
 use crate::service::{Level, say};
-use crate::written;
+use crate::spool;
 use holo_events::HealthState;
 use jiff::Timestamp;
 use std::net::SocketAddr;
@@ -152,7 +150,7 @@ impl<'a> Outlets<'a> {
     fn write_textfile(&self) {
         let Some(path) = &self.textfile else { return };
         // Collectors run as other users.
-        if let Err(error) = written::replace(path, &self.metrics.text(), 0o644) {
+        if let Err(error) = spool::replace(path, &self.metrics.text(), 0o644) {
             say(Level::Error, format_args!("{}: {error}", path.display()));
         }
     }

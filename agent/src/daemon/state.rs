@@ -1,9 +1,11 @@
-//! The status of the agent, as reported to systemd and clients.
+//! The status of the agent, as reported to systemd and clients, and its external inputs: configuration changes, termination and status
+//! requests.
 
-use super::Daemon;
+use super::whole_runs::CatchUp;
+use super::{Daemon, Input};
 use crate::config::Mode;
-use crate::service;
-use crate::status::{Connection, Doing, Status};
+use crate::report::{Connection, Doing, Status};
+use crate::service::{self, Level, say};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
 
@@ -57,5 +59,49 @@ impl Daemon<'_> {
             config_error: self.config_error.clone().or_else(endpoint_error),
             spool_error: self.outlets.spool_error().map(str::to_owned),
         }
+    }
+}
+
+impl Daemon<'_> {
+    pub(super) fn take(&mut self, input: Input) {
+        match input {
+            // An agent that ends after one round keeps its configuration.
+            Input::Reload if self.is_once => {}
+            Input::Reload => self.reload(),
+            Input::ClockSet => self.look_at_window(Instant::now()),
+            Input::End => {
+                service::stopping();
+                self.is_stopping = true;
+                let now = Instant::now();
+                self.run.iter_mut().for_each(|run| run.end(now));
+                self.catch_up.iter().for_each(CatchUp::end);
+                self.watch.end(now);
+                self.health.abandon(now);
+            }
+            // The client may have disconnected.
+            Input::Status(answer) => drop(answer.send(self.status())),
+        }
+    }
+
+    fn reload(&mut self) {
+        service::reloading();
+        match self.source.load() {
+            Ok(config) => {
+                if config.interval != self.config.interval {
+                    let (now, last) = (self.clock.now(), self.last.run().map(|run| run.began));
+                    self.next_run = Instant::now() + self.rhythm.until_next(now, last, config.interval);
+                }
+                self.config = config;
+                self.look_at_window(Instant::now());
+                self.config_error = None;
+                say(Level::Info, "the configuration was reloaded");
+                self.use_config();
+            }
+            Err(error) => {
+                say(Level::Error, format_args!("{error}; the configuration from before goes on to count"));
+                self.config_error = Some(error.to_string());
+            }
+        }
+        service::ready();
     }
 }

@@ -5,7 +5,7 @@ use crate::timing::limits::Least;
 use crate::timing::site::{Site, Words, holo};
 use anyhow::Result;
 use holo::history::{Began, Counts, DiffRecord, Ended, EntityRecord, ProcessMark, RunResult, VERSION, Who};
-use holo::host::run_id::RunId;
+use holo::host::settings::RunId;
 use holo_testing::Need;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;

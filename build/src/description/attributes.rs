@@ -1,9 +1,16 @@
-//! The values of the table `[package]`.
+//! The values of the table `[package]`, and the directory `tree` of a description.
 
 use super::{Reader, values};
 use crate::format::{Architecture, EPOCH_MAX, Format, Stage, Version};
+use crate::package::{Kind, Node, Origin, Owner};
 use crate::relation::{Groups, Relation, RelationError, RelationList};
 use crate::tables::{PackageTable, Table};
+use holo_process::words::reason;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 impl Reader<'_> {
     pub(super) fn name(&mut self, table: &Table<PackageTable>) -> Option<String> {
@@ -91,5 +98,88 @@ impl Reader<'_> {
             }
         }
         relations
+    }
+}
+
+impl Reader<'_> {
+    /// Adds the files of the directory `tree`, which declared files replace.
+    pub(super) fn tree(&mut self, package: &Table<PackageTable>) -> io::Result<()> {
+        let Some(tree) = &package.value.tree else { return Ok(()) };
+        let line = package.line_of("tree");
+        let directory = self.source.directory.join(tree);
+        for entry in WalkDir::new(&directory).min_depth(1).sort_by_file_name() {
+            let added = entry.map_err(|error| {
+                let path = error.path().unwrap_or(&directory).display().to_string();
+                let reason = error.io_error().map_or_else(|| "a loop of symlinks".to_owned(), reason);
+                format!("read {path}: {reason}")
+            });
+            let added = match added {
+                Ok(entry) => self.tree_entry(&entry, &directory, line)?,
+                Err(text) => Err(text.into()),
+            };
+            if let Err(error) = added {
+                self.findings.error(line, format!("tree: {error}"));
+            }
+        }
+        if !directory.is_dir() && directory.exists() {
+            self.findings.error(line, format!("tree: {} is not a directory", directory.display()));
+        }
+        Ok(())
+    }
+
+    fn tree_entry(
+        &mut self,
+        entry: &walkdir::DirEntry,
+        directory: &Path,
+        line: usize,
+    ) -> io::Result<Result<(), values::ValueError>> {
+        let shown = entry.path().display().to_string();
+        let path = match entry.path().strip_prefix(directory).ok().and_then(Path::to_str) {
+            Some(path) => path.to_owned(),
+            None => return Ok(Err(format!("the name of {shown} is not UTF-8").into())),
+        };
+        if let Err(error) = values::path(&format!("/{path}")) {
+            return Ok(Err(error));
+        }
+        if self.nodes.declares(&path) {
+            return Ok(Ok(()));
+        }
+        let read = |error: &io::Error| Ok(Err(format!("read {shown}: {}", reason(error)).into()));
+        let kind = entry.file_type();
+        let (kind, mode) = if kind.is_dir() {
+            match fs::read_dir(entry.path()).map(|mut entries| entries.next().is_none()) {
+                Ok(true) => (Kind::Directory, None),
+                // A directory on the way.
+                Ok(false) => return Ok(Ok(())),
+                Err(error) => return read(&error),
+            }
+        } else if kind.is_symlink() {
+            match fs::read_link(entry.path()).map(PathBuf::into_os_string) {
+                Ok(target) => match target.to_str().map(values::symlink_target) {
+                    Some(Ok(target)) => (Kind::Symlink { target }, Some(0o777)),
+                    Some(Err(error)) => return Ok(Err(format!("the target of {shown}: {error}").into())),
+                    None => return Ok(Err(format!("the target of {shown} is not UTF-8").into())),
+                },
+                Err(error) => return read(&error),
+            }
+        } else if kind.is_file() {
+            let content = match File::open(entry.path()) {
+                Ok(mut file) => self.contents.add(&mut file)?,
+                Err(error) => Err(error),
+            };
+            match content {
+                Ok(content) => (Kind::File { content, is_config: false }, None),
+                Err(error) => return read(&error),
+            }
+        } else {
+            return Ok(Err(format!("{shown} is neither a file, a directory nor a symlink").into()));
+        };
+        let mode = match (mode, entry.path().symlink_metadata()) {
+            (Some(mode), _) => mode,
+            (None, Ok(metadata)) => metadata.permissions().mode() & 0o7777,
+            (None, Err(error)) => return read(&error),
+        };
+        let node = Node { kind, mode, owner: Owner::ROOT, group: Owner::ROOT, origin: Origin::Tree(line) };
+        Ok(self.nodes.add(path, node).map_err(|error| error.to_string().into()))
     }
 }

@@ -1,7 +1,11 @@
 //! The bases of entities: one record per entity in the state database, kept from before the first change until the
 //! orphaned entity is scrubbed.
 
-mod succession;
+#[cfg(test)]
+mod tests;
+
+pub use holo_state::ChangeCounter;
+pub(crate) use holo_state::RecordChange;
 
 use crate::error::{Notices, PathError, Result};
 use crate::locations::{Locations, SharedDatabase};
@@ -9,13 +13,8 @@ use holo_protocol::report::{Action, Asset, EntityReport};
 use holo_state::{Durability, StateError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-
-pub use succession::{Legacy, Orphan, Records, Things};
-
-pub use holo_state::ChangeCounter;
-pub(crate) use holo_state::RecordChange;
 
 /// The records of the entities of a plugin.
 #[derive(Clone, Debug)]
@@ -262,87 +261,176 @@ pub(crate) fn readable<T: Default>(read: std::result::Result<T, StateError>) -> 
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
+/// The records of a plugin that must be processed. Its objects can have several names.
+#[derive(Debug)]
+pub struct Records<T> {
+    /// The records that a defined entity must take over, by its ID.
+    pub legacies: BTreeMap<String, Legacy<T>>,
+    /// The entities without definition.
+    pub orphans: Vec<Orphan<T>>,
+}
 
-    /// The messages for unreadable records.
-    #[derive(Default)]
-    struct Unreadable(Vec<String>);
+/// The records that a defined entity must process before any other change.
+#[derive(Clone, Debug)]
+pub struct Legacy<T> {
+    /// The records of other entities for the object that it manages.
+    records: Vec<Remembered<T>>,
+    /// True if its own record is for another object, which it managed before.
+    is_displaced: bool,
+}
 
-    impl Notices for Unreadable {
-        fn unreadable_record(&mut self, error: &PathError) {
-            self.0.push(error.to_string());
+/// An entity without definition.
+#[derive(Clone, Debug)]
+pub struct Orphan<T> {
+    /// Its record, under its current ID.
+    pub remembered: Remembered<T>,
+    /// The ID under which the record is stored.
+    kept_as: String,
+}
+
+impl<T> Default for Records<T> {
+    fn default() -> Self {
+        Records { legacies: BTreeMap::new(), orphans: Vec::new() }
+    }
+}
+
+impl<T> Default for Legacy<T> {
+    fn default() -> Self {
+        Legacy { records: Vec::new(), is_displaced: false }
+    }
+}
+
+impl<T> Legacy<T> {
+    /// Returns true if there is nothing to process.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && !self.is_displaced
+    }
+
+    /// Returns the base that the entity takes over if it has none of its own.
+    #[must_use]
+    pub fn base(&self) -> Option<&T> {
+        self.records.first().map(|remembered| &remembered.base)
+    }
+}
+
+/// The names of the objects that the entities of a plugin manage.
+pub struct Things<'a, T> {
+    /// The entity type, which is the first part of the IDs.
+    pub entity_type: &'a str,
+    /// Returns the canonical name of the object of a base.
+    pub name_of: &'a dyn Fn(&T) -> String,
+}
+
+impl<T> Things<'_, T> {
+    /// Returns the ID of an entity whose previous ID belongs to another object now.
+    fn id(&self, base: &T) -> String {
+        format!("{}:{}", self.entity_type, (self.name_of)(base))
+    }
+}
+
+impl BaseStore {
+    /// Sorts all records by the entity that must process them. `living` contains the name of the object of each defined
+    /// entity, by ID; `is_orphan` returns true for IDs without definition.
+    ///
+    /// A record of an object that is defined under another ID is passed to that entity.
+    ///
+    /// # Errors
+    /// If the records cannot be listed.
+    pub fn records<T: DeserializeOwned>(
+        &self,
+        living: &BTreeMap<String, String>,
+        things: &Things<'_, T>,
+        is_orphan: impl Fn(&str) -> bool,
+        notices: &mut dyn Notices,
+    ) -> Result<Records<T>> {
+        let all = self.all_of::<T>(&format!("{}:", things.entity_type), notices)?;
+        let owners: BTreeMap<&String, &String> = living.iter().map(|(id, name)| (name, id)).collect();
+        let mut records = Records::default();
+        for (kept_as, mut remembered) in all {
+            let name = (things.name_of)(&remembered.base);
+            let own = living.get(&kept_as);
+            if own == Some(&name) || (own.is_none() && !is_orphan(&kept_as)) {
+                continue;
+            }
+            if own.is_some() {
+                records.legacies.entry(kept_as.clone()).or_default().is_displaced = true;
+            }
+            if let Some(owner) = owners.get(&name) {
+                records.legacies.entry((*owner).clone()).or_default().records.push(remembered);
+                continue;
+            }
+            if own.is_some() {
+                remembered.id = things.id(&remembered.base);
+            }
+            if is_orphan(&remembered.id) {
+                records.orphans.push(Orphan { remembered, kept_as });
+            }
         }
-
-        fn taken_over(&mut self, _: &str, _: &str) {}
+        Ok(records)
     }
 
-    fn store(folder: &Path) -> BaseStore {
-        BaseStore::open(&Locations::new("/".into(), folder.join("x"), "x".into()))
-    }
-
-    fn remembered(id: &str, base: u32) -> Remembered<u32> {
-        let mut report = EntityReport::new(id);
-        report.edges.needs.push(Asset::new("user", "fred"));
-        report.edges.requires.push("a:b".into());
-        Remembered::new(&report, base)
-    }
-
-    #[test]
-    fn first_record_is_kept_until_forgotten() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path());
-        assert_eq!(store.recall::<u32>("a:b").unwrap(), None);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "reading creates no database");
-        let long = format!("file:/{}", "x/".repeat(300));
-        let other = format!("{long}y");
-        for (number, id) in (0..).zip(["package:nginx", "file:/etc/a b", &long, &other]) {
-            store.keep_first(&remembered(id, number)).unwrap();
-            store.keep_first(&remembered(id, 99)).unwrap();
-            assert_eq!(store.recall(id).unwrap(), Some(remembered(id, number)));
+    /// Takes over the records of other entities. The entity's own record is on disk before theirs are removed.
+    ///
+    /// # Errors
+    /// If a record cannot be read, written or removed. The next apply continues in this case.
+    pub fn take_over<T: Clone + Serialize + DeserializeOwned>(
+        &self,
+        report: &EntityReport,
+        legacy: &Legacy<T>,
+        things: &Things<'_, T>,
+        notices: &mut dyn Notices,
+    ) -> Result<()> {
+        let id = report.id.to_string();
+        let mut own = self.recall::<T>(&id)?;
+        if legacy.is_displaced
+            && let Some(displaced) = own.take()
+        {
+            // The object has become an orphan, or belongs to another entity. Its record must not be lost with this ID.
+            let moved = Remembered { id: things.id(&displaced.base), ..displaced };
+            if moved.id != id {
+                self.keep_first(&moved)?;
+            }
         }
-        store.keep_all(&[remembered(&long, 7), remembered(&other, 8)]).unwrap();
-        assert_eq!(store.recall(&long).unwrap(), Some(remembered(&long, 7)));
-        let all = store.all::<u32>(&mut Unreadable::default()).unwrap();
-        assert_eq!((all.len(), store.ids().unwrap()), (4, all.keys().cloned().collect()));
-        assert_eq!(store.all_of::<u32>("file:", &mut Unreadable::default()).unwrap().len(), 3);
-        store.forget_all(&Vec::from_iter(all.keys())).unwrap();
-        assert_eq!(store.ids().unwrap(), [""; 0]);
+        match legacy.base() {
+            Some(base) if own.is_none() => self.keep(&Remembered::new(report, base.clone()))?,
+            None if own.is_none() => self.forget(&id)?,
+            _ => {}
+        }
+        for left in &legacy.records {
+            self.forget_thing(&left.id, &left.base, things)?;
+            notices.taken_over(&id, &left.id);
+        }
+        Ok(())
     }
 
-    #[test]
-    fn kinds_and_plugins_have_separate_records() {
-        let folder = tempfile::tempdir().unwrap();
-        let locations = Locations::new("/".into(), folder.path().join("x"), "x".into());
-        let kind = BaseStore::open_kind(&locations, "access");
-        kind.keep(&remembered("a:b", 1)).unwrap();
-        assert_eq!(BaseStore::open(&locations).ids().unwrap(), [""; 0]);
-        assert_eq!(BaseStore::of(&locations, "y", "access").ids().unwrap(), [""; 0]);
-        assert_eq!(BaseStore::of(&locations, "x", "access").ids().unwrap(), ["a:b"]);
+    /// Removes the records of orphans, including those that have been moved, with a single sync.
+    ///
+    /// # Errors
+    /// If a record cannot be read or removed. Some records may have been removed then.
+    pub fn forget_orphans<'o, T: DeserializeOwned + 'o>(
+        &self,
+        orphans: impl IntoIterator<Item = &'o Orphan<T>>,
+        things: &Things<'_, T>,
+    ) -> Result<()> {
+        let mut ids = BTreeSet::new();
+        for Orphan { remembered, kept_as } in orphans {
+            for id in BTreeSet::from([kept_as, &remembered.id]) {
+                if self.is_about(id, &remembered.base, things)? {
+                    ids.insert(id);
+                }
+            }
+        }
+        self.forget_all(&Vec::from_iter(ids))
     }
 
-    #[test]
-    fn invalid_record_is_named_and_left_unchanged() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(folder.path());
-        store.keep(&remembered("a:b", 1)).unwrap();
-        store.keep(&Remembered::new(&EntityReport::new("c:d"), "text")).unwrap();
-        let mut unreadable = Unreadable::default();
-        let all = store.all::<u32>(&mut unreadable).unwrap();
-        assert_eq!(all.keys().collect::<Vec<_>>(), ["a:b"]);
-        let problem = &unreadable.0[0];
-        assert!(problem.contains("state.db, record c:d of x: invalid type"), "{problem}");
-        assert_eq!(store.all_valid::<u32>().unwrap().len(), 1);
-        assert!(store.recall::<u32>("c:d").is_err() && store.text("c:d").unwrap().is_some());
+    /// Removes the record of an ID if it is for this object.
+    fn forget_thing<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<()> {
+        if self.is_about(id, base, things)? { self.forget(id) } else { Ok(()) }
     }
 
-    #[test]
-    fn an_orphan_has_the_edges_that_it_had() {
-        let report = remembered("user:fred", 1).orphan_report();
-        assert!(report.edges.orphan);
-        assert_eq!(report.edges.needs, [Asset::new("user", "fred")]);
-        assert_eq!(report.edges.after, ["a:b"]);
+    fn is_about<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<bool> {
+        let name = (things.name_of)(base);
+        Ok(self.recall::<T>(id)?.is_some_and(|kept| (things.name_of)(&kept.base) == name))
     }
 }

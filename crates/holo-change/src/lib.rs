@@ -14,14 +14,12 @@ pub mod base_store;
 pub mod bases;
 mod canonical;
 pub mod claims;
-mod directory;
 pub mod error;
 mod group;
 mod image;
 pub mod image_store;
 mod locations;
 pub mod manifest;
-mod open_files;
 mod overwriting;
 mod path_handle;
 mod paths;
@@ -34,19 +32,16 @@ mod unchanged;
 
 pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
-pub use error::Notices;
-pub use error::PathError;
+pub use error::{Notices, PathError};
 pub use group::{Results, Step, Store, Unsynced, commit};
 pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
 pub use locations::{Locations, SharedDatabase};
-pub use open_files::are_open_for_writing;
-pub use overwriting::is_between;
+pub use overwriting::{are_open_for_writing, is_between};
 pub use path_handle::{
     Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, is_without_acls, set_ownership,
     set_ownership_of_new,
 };
-pub use paths::hex;
-pub use paths::{join, path_bytes};
+pub use paths::{hex, join, path_bytes};
 pub use resolution::{Links, Resolved};
 pub use shares::{in_shares, one_by_one};
 pub use unchanged::{Fingerprint, UnchangedRecord};

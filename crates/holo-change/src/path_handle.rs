@@ -3,11 +3,16 @@
 mod directories;
 mod durability;
 mod extended_attributes;
-mod file_stat;
-mod replacement;
 mod tree;
 
-use crate::directory;
+pub(crate) use directories::remove_all;
+pub use directories::{OnDisk, set_ownership, set_ownership_of_new};
+pub use durability::Durability;
+pub(crate) use durability::Touched;
+pub(crate) use extended_attributes::{ACCESS_ACL, DEFAULT_ACL, SELINUX, remove as remove_attribute};
+pub use extended_attributes::{ExtendedAttributes, is_without_acls};
+pub use tree::Tree;
+
 use crate::error::{PathError, Result};
 use crate::paths::{fingerprint, join};
 use crate::resolution::Links;
@@ -21,16 +26,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tree::Directory;
-
-pub use directories::{set_ownership, set_ownership_of_new};
-pub use durability::Durability;
-pub(crate) use durability::Touched;
-pub(crate) use extended_attributes::{ACCESS_ACL, DEFAULT_ACL, SELINUX, remove as remove_attribute};
-pub use extended_attributes::{ExtendedAttributes, is_without_acls};
-pub use file_stat::{FileStat, Kind};
-pub use replacement::OnDisk;
-pub(crate) use replacement::remove_all;
-pub use tree::Tree;
 
 /// The maximum length of a file name.
 const NAME_MAX: usize = 255;
@@ -278,7 +273,7 @@ impl PathHandle {
         if self.tree.has(self.folder()) {
             return Ok(Vec::new());
         }
-        let made = directory::create_below(&self.tree.root, self.folder(), self.tree.links);
+        let made = tree::create_below(&self.tree.root, self.folder(), self.tree.links);
         let made = made.map_err(|errno| PathError::new("mkdir", self.shown(), errno))?;
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
     }
@@ -469,5 +464,72 @@ impl PathHandle {
     #[must_use]
     pub fn sibling(&self, name: &OsStr) -> PathHandle {
         PathHandle { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
+    }
+}
+
+/// The properties of a file, from a stat call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// The type.
+    pub kind: Kind,
+    /// All twelve mode bits.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The length.
+    pub size: u64,
+    /// The number of links.
+    pub names: u64,
+    /// The device of the file system.
+    pub device: u64,
+}
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symlink.
+    Symlink,
+    /// A device, a FIFO or a socket.
+    Other,
+}
+
+impl Kind {
+    /// Returns the type from a mode of the kernel.
+    pub(crate) fn of_mode(mode: u32) -> Kind {
+        Kind::of(FileType::from_raw_mode(mode))
+    }
+
+    fn of(file_type: FileType) -> Kind {
+        match file_type {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Returns the type in a directory listing, if available.
+    fn of_entry(file_type: FileType) -> Option<Kind> {
+        (file_type != FileType::Unknown).then(|| Kind::of(file_type))
+    }
+}
+
+impl From<Stat> for FileStat {
+    fn from(stat: Stat) -> FileStat {
+        FileStat {
+            kind: Kind::of_mode(stat.st_mode),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            names: stat.st_nlink,
+            device: stat.st_dev,
+        }
     }
 }

@@ -26,17 +26,14 @@
 
 mod change;
 mod contents;
-mod decision;
 mod entity_change;
 mod held;
 mod intents;
 mod made_directories;
-mod recovery;
 mod restore;
 mod state;
 mod steps;
 mod stores;
-mod takeover;
 mod tracks;
 
 use crate::base_store::BaseStore;
@@ -52,17 +49,15 @@ use std::sync::Arc;
 
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
-pub use decision::Decision;
 pub use entity_change::{EntityChange, PathChange};
-pub use made_directories::MadeDirectories;
-pub use restore::Found;
-pub use state::{Attributes, State, Unmanaged};
-pub use stores::{EditedFiles, Overlays};
-pub use tracks::{HasTracks, Origin, Track, Tracks};
-
 pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath};
+pub use made_directories::MadeDirectories;
+pub use restore::{Decision, Found};
+pub use state::{Attributes, State, Unmanaged};
 pub(crate) use stores::PluginStore;
+pub use stores::{EditedFiles, Overlays};
+pub use tracks::{HasTracks, Origin, Track, Tracks};
 
 const CONTENTS: &str = "contents";
 /// A marker file that exists while changes are made, until data that is no longer needed has been removed.

@@ -1,8 +1,7 @@
 //! Tables that define no entity, but declare properties for all definitions of the plugin, in any file.
 
-use crate::definition::Invalid;
+use crate::definition::{self, Invalid, NameError, NameKeys};
 use crate::finding::{Finding, Location};
-use crate::naming::{self, NameError, NameKeys};
 use crate::source::Sources;
 use crate::stack::plain;
 use crate::tolerant::{Problem, Read, read_all};
@@ -91,7 +90,7 @@ impl<'s> DeclaredTables<'s> {
         value: Spanned<DeValue<'s>>,
         twice: Vec<(usize, String)>,
     ) -> Result<(), NameError> {
-        let table = naming::table(value)?;
+        let table = definition::table(value)?;
         let keys = NameKeys::new(table.get_ref(), table.span());
         let name = M::KEY.map(|key| keys.required(key)).transpose()?.unwrap_or_default().to_owned();
         let empty = || Tables {

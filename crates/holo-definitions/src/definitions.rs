@@ -3,26 +3,24 @@
 //! Each file is read as a whole, and errors are reported with file, line and key. An invalid definition is broken: its
 //! entity is neither listed nor considered an orphan, and all other definitions are used.
 
-mod known_files;
 mod reader;
-mod several;
-mod unread;
+#[cfg(test)]
+mod tests;
 
 use crate::common::CommonKeys;
 use crate::declarations::{Declaration, Declarations, NoDeclaration};
 use crate::definition::{Definition, Invalid};
 use crate::finding::{DefinitionError, Finding, Location};
+use crate::outline::{OutlinedTable, TableId};
 use crate::receive::{Hindrance, Received};
 use crate::resource_dirs::ResourceDirs;
+use crate::source::{FileState, Sources};
 use crate::templates::Templates;
 use reader::{Reader, TableType, Tables};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use unread::UnreadIds;
-
-pub use known_files::KnownFiles;
-pub use several::{DefinitionSet, read_several, read_some_of_several};
+use std::sync::{Arc, OnceLock};
 
 /// All definitions of one type.
 #[derive(Debug)]
@@ -143,5 +141,123 @@ impl Common {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Records which files were valid the last time, so that only a part of them has to be read.
+pub trait KnownFiles {
+    /// Returns true if all of these files, and no others, were valid when last read, and have not changed since.
+    fn are_right(&self, files: &[FileState]) -> bool;
+
+    /// Records that these files, which are all that exist, are valid.
+    fn found_right(&self, files: &[FileState]);
+
+    /// Returns, for each table, whether it must be read; `None` if all must be. Tables that affect no other entity come
+    /// with their IDs; all others are read anyway.
+    fn choose(&self, tables: &[(OutlinedTable<'_>, Option<TableId<'_>>)]) -> Option<Vec<bool>>;
+}
+
+/// IDs of entities. There may be very many, and most are never looked up.
+#[derive(Debug, Default)]
+struct UnreadIds {
+    /// One per line.
+    all: String,
+    by_id: OnceLock<HashSet<String>>,
+}
+
+impl UnreadIds {
+    fn add(&mut self, id: TableId<'_>) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.all, "{id}");
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn contains(&self, id: &str) -> bool {
+        let all = || self.all.split_terminator('\n').map(str::to_owned).collect();
+        !self.all.is_empty() && self.by_id.get_or_init(all).contains(id)
+    }
+}
+
+/// Definitions of several types: a pair of the first type and the rest, `()` for none.
+pub trait DefinitionSet: sealed::Read {}
+
+impl<S: sealed::Read> DefinitionSet for S {}
+
+/// Reads all definition files, which contain tables of several types. The findings are in the order in which they are
+/// reported. The last value is true if all files that may define entities could be read.
+pub fn read_several<S: DefinitionSet>(
+    directories: &ResourceDirs,
+    templates: &dyn Templates,
+    received: &dyn Received,
+) -> (S, Vec<Finding>, bool) {
+    let types = S::types();
+    let (sources, mut reader) = Reader::open(directories, templates, received, &types);
+    let mut read = Tables::<NoDeclaration>::new(types);
+    read.take_files(&sources, &mut reader);
+    let definitions = S::finish(&mut read, &mut reader, &sources, templates);
+    (definitions, reader.findings, reader.complete)
+}
+
+/// Like [`read_several`], but of files known to be valid only the tables that were requested or may affect other
+/// entities are read.
+pub fn read_some_of_several<S: DefinitionSet>(
+    directories: &ResourceDirs,
+    templates: &dyn Templates,
+    received: &dyn Received,
+    known: &dyn KnownFiles,
+) -> (S, Vec<Finding>, bool) {
+    let types = S::types();
+    let (sources, mut reader) = Reader::open(directories, templates, received, &types);
+    let mut read = Tables::<NoDeclaration>::new(types);
+    let states = sources.states().filter(|_| reader.findings.is_empty());
+    let are_right = states.as_ref().is_some_and(|states| known.are_right(states));
+    let is_limited = are_right && read.take_some(&sources, known, &mut reader);
+    if !is_limited {
+        read.take_files(&sources, &mut reader);
+    }
+    let definitions = S::finish(&mut read, &mut reader, &sources, templates);
+    if let Some(states) = states.filter(|_| !is_limited && reader.complete && reader.findings.is_empty()) {
+        known.found_right(&states);
+    }
+    (definitions, reader.findings, reader.complete)
+}
+
+mod sealed {
+    use super::{Definition, Definitions, NoDeclaration, Reader, Sources, TableType, Tables, Templates};
+
+    pub trait Read: Sized {
+        fn types() -> Vec<TableType>;
+
+        fn finish<'s>(
+            read: &mut Tables<'s, NoDeclaration>,
+            reader: &mut Reader<'_>,
+            sources: &'s Sources,
+            templates: &dyn Templates,
+        ) -> Self;
+    }
+
+    impl Read for () {
+        fn types() -> Vec<TableType> {
+            Vec::new()
+        }
+
+        fn finish<'s>(_: &mut Tables<'s, NoDeclaration>, _: &mut Reader<'_>, _: &'s Sources, _: &dyn Templates) {}
+    }
+
+    impl<D: Definition, R: Read> Read for (Definitions<D>, R) {
+        fn types() -> Vec<TableType> {
+            [vec![TableType::of::<D>()], R::types()].into_iter().flatten().collect()
+        }
+
+        fn finish<'s>(
+            read: &mut Tables<'s, NoDeclaration>,
+            reader: &mut Reader<'_>,
+            sources: &'s Sources,
+            templates: &dyn Templates,
+        ) -> Self {
+            let mut first: Definitions<D> = reader.finish_all(read.take::<D>(), sources, templates);
+            first.unread = read.take_unread::<D>();
+            (first, R::finish(read, reader, sources, templates))
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //! values that are world-readable.
 
 use crate::definition::Definition;
-use crate::document::read_bounded;
-use crate::naming::NameError;
+use crate::definition::NameError;
+use crate::reading::read_bounded;
 use crate::source::Sources;
 use crate::stack::plain;
 use crate::templates::MISTAKE;

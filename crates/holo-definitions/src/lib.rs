@@ -41,22 +41,19 @@ mod common;
 mod declarations;
 mod definition;
 mod definitions;
-mod document;
 mod finding;
-mod glob;
 mod hidden;
-mod naming;
 mod outline;
 pub mod reading;
 mod receive;
 mod resource_dirs;
 #[cfg(feature = "schema")]
 mod schema;
-mod similar;
 mod source;
 mod stack;
-mod tables;
 mod templates;
+#[cfg(test)]
+mod testing;
 mod tolerant;
 mod untyped;
 pub mod values;
@@ -64,26 +61,24 @@ pub mod values;
 pub use command::{Command, CommandError, WrittenCommand};
 pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Probe, Receipt, Receipts};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
-pub use definition::{Definition, Invalid};
+pub use definition::{Definition, Invalid, NameError, NameKeys};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, KnownFiles, read_several, read_some_of_several};
-pub use document::{DocumentError, parse_document, read_bounded, read_document};
-pub use finding::LocatedError;
-pub use finding::Location;
-pub use finding::{DefinitionError, Finding};
-pub use glob::{Glob, GlobError, Globs};
+pub use finding::{DefinitionError, Finding, LocatedError, Location};
 pub use hidden::exposed_files;
 pub use holo_protocol::duration;
-pub use naming::{NameError, NameKeys};
 pub use outline::{OutlinedTable, TableId};
-pub use receive::{Candidate, Filled, Keys, ReceiveError, fill_with};
-pub use receive::{Hindrance, NothingReceived, Received, ReceivedFile, ReceivedValue};
+pub use reading::value_error::{did_you_mean, similar};
+pub use reading::{DocumentError, parse_document, read_document};
+pub use receive::{
+    Candidate, Filled, Hindrance, Keys, NothingReceived, ReceiveError, Received, ReceivedFile, ReceivedValue, fill_with,
+};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
 pub use schema::{file_schema, schema, schema_with, table_schema};
-pub use similar::{did_you_mean, similar};
 pub use source::FileState;
 pub use templates::{Rendered, Templates};
 pub use untyped::UntypedDefinition;
+pub use values::{Glob, GlobError, Globs};
 
 /// Deserializers of single values, for serde's `deserialize_with`.
 pub mod readers {
@@ -91,6 +86,3 @@ pub mod readers {
     pub use crate::common::DurationSchema;
     pub use crate::common::{ScheduleTable, duration, interval, schedule};
 }
-
-#[cfg(test)]
-mod testing;

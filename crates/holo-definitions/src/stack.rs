@@ -1,8 +1,7 @@
 //! Merges one definition from several files: complementary values are merged, contradictions are errors.
 
 use crate::common;
-use crate::source::Sources;
-use crate::tables::CompactTable;
+use crate::source::{CompactTable, Sources};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};

@@ -3,7 +3,7 @@
 use crate::common::CommonKeys;
 use crate::definition::{Definition, Invalid};
 use crate::reading;
-use crate::similar::similar;
+use crate::reading::value_error::similar;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,10 +1,9 @@
 //! Definitions of plugins without Rust types, such as those in shell or Python.
 
 use crate::common::{self, CommonKeys};
-use crate::definition::Invalid;
+use crate::definition::{self, Invalid, NameError, NameKeys};
 use crate::finding::{DefinitionError, Finding, Location};
 use crate::hidden;
-use crate::naming::{self, NameError, NameKeys};
 use crate::receive::{Candidate, Received, fill_untyped};
 use crate::resource_dirs::ResourceDirs;
 use crate::source::{Parsed, Sources};
@@ -159,7 +158,7 @@ impl<'s> Reader<'s> {
 }
 
 fn named(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), NameError> {
-    let entries = naming::table(value)?;
+    let entries = definition::table(value)?;
     let keys = NameKeys::new(entries.get_ref(), entries.span());
     let [first, others @ ..] = NAME_KEYS;
     let mut found = keys.optional(first)?;

@@ -2,8 +2,6 @@
 
 mod comparison;
 mod hunks;
-mod lines;
-mod matching;
 mod merge;
 mod patch;
 mod search;

@@ -1,11 +1,9 @@
 //! Patches: unified diffs, applied to a text that may differ from the original.
 
-mod locate;
-mod parse;
+#[cfg(test)]
+mod tests;
 
 use bstr::{BString, ByteSlice};
-use locate::Locator;
-pub use parse::PatchError;
 use std::fmt;
 
 /// The maximum number of unchanged lines at the ends of a hunk that need not match.
@@ -66,7 +64,7 @@ impl Patch {
     /// # Errors
     /// If the text is not a patch of one file.
     pub fn parse(text: &[u8]) -> Result<Patch, PatchError> {
-        Ok(Patch { hunks: parse::hunks(text)? })
+        Ok(Patch { hunks: hunks(text)? })
     }
 
     /// Returns true if the patch changes nothing.
@@ -183,5 +181,192 @@ impl Hunk {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Finds positions for successive hunks.
+struct Locator<'a> {
+    lines: &'a [&'a [u8]],
+    max_fuzz: usize,
+    /// The number of lines by which the last hunk was moved.
+    offset: isize,
+}
+
+/// A hunk to find, ignoring some lines at its ends.
+struct Search<'a> {
+    lines: &'a [&'a [u8]],
+    pattern: &'a [&'a [u8]],
+    prefix_fuzz: usize,
+    suffix_fuzz: usize,
+}
+
+impl<'a> Locator<'a> {
+    /// Creates a locator for these lines. `max_fuzz` is the maximum number of context lines at the ends of hunks that
+    /// need not match.
+    fn new(lines: &'a [&'a [u8]], max_fuzz: usize) -> Locator<'a> {
+        Locator { lines, max_fuzz, offset: 0 }
+    }
+
+    /// Returns the index of the line where a hunk matches, after the processed lines.
+    fn locate(&mut self, hunk: &Hunk, done: usize) -> Option<usize> {
+        let (prefix, suffix) = hunk.context();
+        let most = self.max_fuzz.min(prefix.max(suffix));
+        let found = (0..=most).find_map(|fuzz| self.locate_fuzzily(hunk, done, fuzz))?;
+        self.offset += found - self.guess(hunk);
+        usize::try_from(found).ok()
+    }
+
+    /// Returns the expected index of the hunk.
+    fn guess(&self, hunk: &Hunk) -> isize {
+        let is_insertion = hunk.pattern().is_empty();
+        let first = hunk.start.cast_signed() - isize::from(!is_insertion);
+        first + self.offset
+    }
+
+    fn locate_fuzzily(&self, hunk: &Hunk, done: usize, fuzz: usize) -> Option<isize> {
+        let pattern = hunk.pattern();
+        let guess = self.guess(hunk);
+        if pattern.is_empty() {
+            // The hunk has no context.
+            return Some(guess.clamp(done.cast_signed(), self.lines.len().cast_signed()));
+        }
+        // If a hunk has less context at one end, that end is at the end of the text, and so more of it must match.
+        let (prefix, suffix) = hunk.context();
+        let context = prefix.max(suffix).cast_signed();
+        let prefix_fuzz = fuzz.cast_signed() + prefix.cast_signed() - context;
+        let suffix_fuzz = fuzz.cast_signed() + suffix.cast_signed() - context;
+        let search = Search {
+            lines: self.lines,
+            pattern: &pattern,
+            prefix_fuzz: prefix_fuzz.max(0).cast_unsigned(),
+            suffix_fuzz: suffix_fuzz.max(0).cast_unsigned(),
+        };
+        let (count, length, done) = (self.lines.len().cast_signed(), pattern.len().cast_signed(), done.cast_signed());
+        if prefix_fuzz < 0 && hunk.start <= 1 {
+            let may_begin = done <= prefix.cast_signed() && (suffix_fuzz >= 0 || length == count);
+            return (may_begin && search.fits_at(0)).then_some(0);
+        }
+        if suffix_fuzz < 0 {
+            let end = count - length;
+            return (end >= done && search.fits_at(end)).then_some(end);
+        }
+        let last = count - (length - suffix_fuzz);
+        let most = (last - guess).max(guess - done);
+        let places = (0..=most).flat_map(|offset| {
+            let ahead = Some(guess + offset);
+            let behind = (offset > 0).then_some(guess - offset);
+            ahead.into_iter().chain(behind)
+        });
+        places.filter(|place| (done..=last).contains(place)).find(|&place| search.fits_at(place))
+    }
+}
+
+impl Search<'_> {
+    fn fits_at(&self, place: isize) -> bool {
+        let pattern = self.pattern.get(self.prefix_fuzz..self.pattern.len().saturating_sub(self.suffix_fuzz));
+        let Some(pattern) = pattern else { return true };
+        let Ok(start) = usize::try_from(place + self.prefix_fuzz.cast_signed()) else { return false };
+        self.lines.get(start..start + pattern.len()) == Some(pattern)
+    }
+}
+
+/// A text that is not a patch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct PatchError {
+    /// The line number, counted from 1.
+    pub line: usize,
+    /// The error.
+    pub reason: &'static str,
+}
+
+/// Parses all hunks.
+fn hunks(text: &[u8]) -> Result<Vec<Hunk>, PatchError> {
+    let lines: Vec<&[u8]> = text.lines_with_terminator().collect();
+    let mut hunks = Vec::new();
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        let error = |reason| PatchError { line: at + 1, reason };
+        if line.starts_with(b"@@ ") {
+            let header =
+                Header::parse(line).ok_or(error("the header of a hunk should be \"@@ -LINE,COUNT +LINE,COUNT @@\""))?;
+            let end = hunk(&lines, at, &header, &mut hunks)?;
+            at = end;
+        } else if line.starts_with(b"--- ") && !hunks.is_empty() {
+            return Err(error("a second file begins here, and only one can be changed"));
+        } else {
+            at += 1;
+        }
+    }
+    if hunks.is_empty() && !text.trim().is_empty() {
+        return Err(PatchError { line: 1, reason: "there is no hunk, which would begin with \"@@ \"" });
+    }
+    Ok(hunks)
+}
+
+/// The header of a hunk.
+struct Header {
+    start: usize,
+    old: usize,
+    new: usize,
+}
+
+impl Header {
+    fn parse(line: &[u8]) -> Option<Header> {
+        let (ranges, _) = line.strip_prefix(b"@@ ")?.split_once_str(" @@")?;
+        let (old, new) = ranges.split_once_str(" ")?;
+        let (start, old) = range(old.strip_prefix(b"-")?)?;
+        let (_, new) = range(new.strip_prefix(b"+")?)?;
+        (old == 0 || start > 0).then_some(Header { start, old, new })
+    }
+}
+
+/// Parses the first line number and the number of lines.
+fn range(text: &[u8]) -> Option<(usize, usize)> {
+    let number = |digits: &[u8]| digits.to_str().ok()?.parse::<u32>().ok().map(|number| number as usize);
+    match text.split_once_str(",") {
+        Some((start, count)) => Some((number(start)?, number(count)?)),
+        None => Some((number(text)?, 1)),
+    }
+}
+
+/// Parses the hunk whose header is at this index. Returns the index after it.
+fn hunk(lines: &[&[u8]], header_at: usize, header: &Header, hunks: &mut Vec<Hunk>) -> Result<usize, PatchError> {
+    let mut at = header_at + 1;
+    let (mut old, mut new) = (header.old, header.new);
+    let mut of_hunk: Vec<Line> = Vec::new();
+    loop {
+        let error = |reason| PatchError { line: at + 1, reason };
+        let line = lines.get(at).copied().unwrap_or_default();
+        if line.starts_with(b"\\") {
+            // The previous line has no newline.
+            let text = of_hunk.last_mut().map(|line| &mut line.text).ok_or(error("this stands behind no line"))?;
+            if text.ends_with(b"\n") {
+                text.pop();
+            }
+            at += 1;
+            continue;
+        }
+        if old == 0 && new == 0 {
+            break;
+        }
+        let (kind, text) = match line.split_first() {
+            Some((b' ', text)) => (Kind::Context, text),
+            Some((b'-', text)) => (Kind::Removed, text),
+            Some((b'+', text)) => (Kind::Added, text),
+            // Editors strip trailing blanks.
+            Some((b'\n', _)) => (Kind::Context, line),
+            Some((b'\r', _)) => (Kind::Context, line),
+            Some(_) => return Err(error("a line of a hunk begins with a blank, \"-\" or \"+\"")),
+            None => return Err(error("the hunk ends early")),
+        };
+        let counts = match kind {
+            Kind::Context => old.checked_sub(1).zip(new.checked_sub(1)),
+            Kind::Removed => old.checked_sub(1).map(|old| (old, new)),
+            Kind::Added => new.checked_sub(1).map(|new| (old, new)),
+        };
+        (old, new) = counts.ok_or(error("the hunk has more lines than its header says"))?;
+        of_hunk.push(Line { kind, text: text.into() });
+        at += 1;
+    }
+    let text: BString = lines.get(header_at..at).unwrap_or_default().concat().into();
+    hunks.push(Hunk { start: header.start, lines: of_hunk, text });
+    Ok(at)
+}

@@ -3,7 +3,7 @@
 //! A run can slide if the line before it equals its last line, or the line after it equals its first one. The texts
 //! differ in the same way at every position.
 
-use crate::lines::{Changes, Text};
+use crate::search::{Changes, Text};
 use std::cmp::Ordering;
 
 /// Slides the runs of changed lines in both texts.

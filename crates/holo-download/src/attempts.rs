@@ -1,13 +1,15 @@
-//! Attempts to download a file from one address.
+//! Attempts to download a file from one address, or to read it from a local file, into a temporary file.
 
 use super::http::{Client, Response, ResponseBody};
-use super::partial::PartialFile;
-use super::{BUFFER_SIZE, Download, Request, TransferError, Validators, check_size, verify};
+use super::{BUFFER_SIZE, CompleteDownload, Download, Request, TransferError, Validators, check_size, verify};
 use crate::address::Address;
-use crate::checksum::Digests;
-use holo_change::PathHandle;
-use holo_plugin::{Meter, Output};
-use std::io::{self, Read};
+use crate::checksum::{Checksum, Digests};
+use holo_change::error::PathError;
+use holo_change::{Kind, PathHandle, Tree};
+use holo_plugin::{Host, Meter, Output};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -174,5 +176,154 @@ impl Attempts<'_, '_> {
         self.output.warning(format!("{address}: {error}; trying again in {delay:?} ({failures} of {retries})"));
         thread::sleep(delay);
         true
+    }
+}
+
+/// The suffix of the temporary file's name.
+pub const PART_SUFFIX: &str = ".holopart";
+
+pub(super) struct PartialFile {
+    path: PathHandle,
+    file: File,
+    length: u64,
+    /// True if the file consists of several responses.
+    is_patched: bool,
+}
+
+impl PartialFile {
+    /// Creates an empty file, replacing an existing one.
+    pub(super) fn new(path: &PathHandle) -> Result<PartialFile, PathError> {
+        path.create_folder()?;
+        path.create()?;
+        Ok(PartialFile { path: path.clone(), file: path.open_to_write()?, length: 0, is_patched: false })
+    }
+
+    /// Opens the part from an earlier run if no other user can have modified it; otherwise starts with an empty file.
+    pub(super) fn resume(path: &PathHandle) -> Result<PartialFile, TransferError> {
+        let us = rustix::process::geteuid().as_raw();
+        let is_ours = path.stat()?.is_some_and(|stat| {
+            (stat.kind, stat.mode, stat.uid, stat.names) == (Kind::File, 0o600, us, 1) && stat.size > 0
+        });
+        if !is_ours {
+            return Ok(PartialFile::new(path)?);
+        }
+        let mut file = path.open_to_write()?;
+        let length = file.seek(SeekFrom::End(0))?;
+        Ok(PartialFile { path: path.clone(), file, length, is_patched: length > 0 })
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Truncates the file.
+    pub(super) fn restart(&mut self) -> Result<(), TransferError> {
+        if self.length > 0 {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            self.length = 0;
+        }
+        self.is_patched = false;
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+        self.file.write_all(bytes).map_err(|error| PathError::new("write", self.path.shown(), error))?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Marks the file as continued by another response.
+    pub(super) fn set_patched(&mut self) {
+        self.is_patched = true;
+    }
+
+    pub(super) fn is_patched(&self) -> bool {
+        self.is_patched
+    }
+
+    /// Returns the digests of the whole file. More bytes can be appended afterwards.
+    pub(super) fn digests(&mut self, checksum: Option<&Checksum>) -> Result<Digests, TransferError> {
+        self.file.rewind()?;
+        let digests = Digests::read(&mut self.file, checksum)?;
+        self.file.seek(SeekFrom::End(0))?;
+        Ok(digests)
+    }
+
+    /// Removes the file.
+    pub(super) fn discard(&mut self) {
+        let _ = self.path.remove();
+        self.length = 0;
+    }
+
+    pub(super) fn into_download(self, digests: Digests, validators: Validators) -> Download {
+        Download::Complete(CompleteDownload {
+            path: self.path,
+            file: self.file,
+            digests,
+            validators,
+            copied_from: None,
+        })
+    }
+}
+
+/// Returns a handle for a file below the root.
+pub fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
+    Tree::open(host.root()).and_then(|root| root.place(path).followed())
+}
+
+/// Copies a local file.
+///
+/// # Errors
+/// If the file cannot be read, is too large, or has the wrong checksum.
+pub fn copy(
+    request: &Request<'_>,
+    path: &Path,
+    to: &PathHandle,
+    host: &Host,
+    output: &mut Output<'_>,
+) -> Result<Download, TransferError> {
+    let source = open(path, host)?;
+    let from = source.open()?;
+    if !from.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(TransferError::NotRegular);
+    }
+    if let Some(previous) = &request.previous
+        && request.checksums.digests(&source, None)?.sha256 == previous.sha256
+    {
+        return Ok(Download::Unmodified);
+    }
+    let mut part = PartialFile::new(to)?;
+    copy_content(from, &mut part, request.max_size, output).inspect_err(|error| {
+        if matches!(error, TransferError::TooLarge { .. }) {
+            part.discard();
+        }
+    })?;
+    let digests = part.digests(request.checksum.as_ref())?;
+    if let Some(expected) = &request.checksum {
+        verify(&digests, expected).inspect_err(|_| part.discard())?;
+    }
+    Ok(part.into_download(digests, Validators::default()))
+}
+
+fn copy_content(
+    mut from: File,
+    part: &mut PartialFile,
+    max_size: u64,
+    output: &mut Output<'_>,
+) -> Result<(), TransferError> {
+    let mut meter = Meter::of_bytes("copying", from.metadata().ok().map(|metadata| metadata.len()));
+    let mut buffer = vec![0; BUFFER_SIZE];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => {
+                part.append(buffer.get(..length).unwrap_or_default())?;
+                check_size(part.length(), max_size)?;
+                meter.reached(part.length(), output);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -6,8 +6,6 @@ mod checksum;
 mod checksum_cache;
 mod error;
 mod http;
-mod local;
-mod partial;
 mod proxy;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -20,12 +18,11 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, AddressError, Credentials};
+pub use attempts::{PART_SUFFIX, copy, open};
 pub use checksum::{Algorithm, BUFFER_SIZE, Checksum, ChecksumError, Digests, sha256};
 pub use checksum_cache::{ChecksumCache, remove_cache};
 pub use error::{DownloadError, TransferError};
 pub use http::{CertificatesError, Timeouts, system_tls};
-pub use local::{copy, open};
-pub use partial::PART_SUFFIX;
 
 /// The maximum size of a download if the definition does not set one.
 pub const MAX_SIZE: u64 = 16 << 30;

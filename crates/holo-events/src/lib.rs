@@ -12,33 +12,24 @@
 //! # Ok::<(), holo_events::LineError>(())
 //! ```
 
-mod error;
 mod from_protocol;
-mod generation;
 mod history;
 mod line;
-mod tally;
-mod text;
+#[cfg(test)]
+mod tests;
+mod values;
 mod why;
-mod writer;
 
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
-
-pub use error::LineError;
-pub use from_protocol::Asset;
-pub use from_protocol::Controls;
-pub use from_protocol::Edges;
-pub use generation::{GenerationLine, InputChange, InputDiffLine, InputDifference};
-pub use history::{DiffLine, RecordLine, RunLine};
-pub use line::Line;
-pub use tally::Tally;
-pub use text::Text;
+pub use from_protocol::{Asset, Controls, Edges};
+pub use history::{DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, RecordLine, RunLine};
+pub use line::{Line, LineError, Writer};
+pub use values::{Tally, Text};
 pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
-pub use writer::Writer;
 
 #[cfg(test)]
 use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of the lines, with which each of them starts.
 pub const VERSION: u8 = 1;
@@ -148,6 +139,3 @@ pub fn seconds(duration: Duration) -> f64 {
 fn is_false(value: &bool) -> bool {
     !value
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,16 @@
 //! A line: an event with its fields.
 
+use crate::values::{Tally, Text};
 use crate::{
-    Action, Controls, Edges, GenerationLine, HealthState, Information, InputDiffLine, Level, LineError, Outcome,
-    RecordLine, Refusal, RunLine, Stream, Tally, Text, VERSION, WhyLine, Writer, is_false,
+    Action, Controls, Edges, GenerationLine, HealthState, Information, InputDiffLine, Level, Outcome, RecordLine,
+    Refusal, RunLine, Stream, VERSION, WhyLine, is_false,
 };
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-
+use bstr::ByteSlice;
 #[cfg(test)]
 use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 
 /// A line of the output of `holo --json`; `event` is its type.
 ///
@@ -310,4 +312,46 @@ impl Line<'static> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// A text that is not a valid line.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The text is not JSON, or required fields are missing.
+    #[error("not a line of holo --json: {0}")]
+    NotALine(serde_json::Error),
+    /// The version is not supported.
+    #[error("a line of version {version}, while only version {} is known", crate::VERSION)]
+    Version {
+        /// The version of the line.
+        version: u8,
+    },
+}
+
+/// A process that modified a file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Writer<'a> {
+    /// Its ID.
+    pub pid: u32,
+    /// The name of its command, unless the process had already ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Text<'a>>,
+}
+
+impl Writer<'_> {
+    /// Returns an owned copy.
+    #[must_use]
+    pub fn into_owned(self) -> Writer<'static> {
+        Writer { pid: self.pid, command: self.command.map(|command| Text(Cow::Owned(command.into_owned()))) }
+    }
+}
+
+impl fmt::Display for Writer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.command {
+            Some(command) => write!(f, "{}[{}]", command.as_bstr().escape_bytes(), self.pid),
+            None => write!(f, "process {}, which has ended", self.pid),
+        }
+    }
 }

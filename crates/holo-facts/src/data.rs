@@ -2,25 +2,23 @@
 
 mod constraints;
 mod hierarchy;
-mod lines;
 mod merge;
 mod secrets;
 
-use crate::document;
+use crate::document::{self, Lines};
 use crate::key::{self, KeyError};
 use crate::template::Templates;
 use constraints::{Constraint, VariableError};
 use hierarchy::Hierarchy;
 use holo_definitions::LocatedError;
 use holo_system::Root;
-use lines::Lines;
 use merge::Merged;
 use secrets::{hidden, look_alike};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use lines::Standing;
+pub use crate::document::Standing;
 pub(crate) use secrets::{Secrets, is_encrypted};
 
 /// The data directories in order of precedence, highest first: that of the machine, and that of packages.

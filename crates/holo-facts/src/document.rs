@@ -1,6 +1,7 @@
-//! TOML, JSON and YAML, parsed into the same type of value; errors have line numbers.
+//! TOML, JSON and YAML, parsed into the same type of value; errors have line numbers, and those of values are determined on demand.
 
-use crate::yaml;
+use crate::key;
+use crate::yaml::{self, Node};
 use holo_definitions::LocatedError;
 use holo_definitions::reading::{self, ValueError};
 use holo_process::words::reason;
@@ -8,10 +9,10 @@ use holo_system::Root;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::Path;
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 /// Returns the content of a file below the root; `None` if it does not exist.
 pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, LocatedError> {
@@ -41,7 +42,7 @@ pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<M
 /// The error with its location.
 pub fn from_yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     let text = text(&shown, content)?;
-    match yaml::parse(text).map(yaml::Node::into_value) {
+    match yaml::parse(text).map(Node::into_value) {
         Ok(Value::Object(table)) => Ok(table),
         Ok(_) => Err(LocatedError::new(shown, "this is not a table")),
         Err(wrong) => Err(LocatedError::new(shown, wrong.text).at(Some(wrong.line))),
@@ -135,6 +136,61 @@ fn plain(shown: &impl Display, value: toml::Value) -> Result<Value, LocatedError
     })
 }
 
+/// The location of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// The file, as shown to the user.
+    pub file: &'a Path,
+    /// The line number of its key, for TOML and YAML.
+    pub line: Option<usize>,
+}
+
+impl Display for Standing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+/// A file in which line numbers can be looked up, except for JSON.
+pub(super) enum Lines<'a> {
+    None,
+    Toml(&'a str, DeTable<'a>),
+    Yaml(Node),
+}
+
+impl<'a> Lines<'a> {
+    /// Parses the text of a file with this name.
+    pub(super) fn from_text(path: &Path, text: Option<&'a str>) -> Lines<'a> {
+        let found = match (path.extension().and_then(|extension| extension.to_str()), text) {
+            (Some("toml"), Some(text)) => DeTable::parse(text).ok().map(|table| Lines::Toml(text, table.into_inner())),
+            (Some("yaml" | "yml"), Some(text)) => yaml::parse(text).ok().map(Lines::Yaml),
+            _ => None,
+        };
+        found.unwrap_or(Lines::None)
+    }
+
+    /// Returns the line number of this key's value.
+    pub(super) fn find(&self, key: &str) -> Option<usize> {
+        let parts = key::parts(key).ok()?;
+        let (text, table) = match self {
+            Lines::None => return None,
+            Lines::Yaml(node) => return node.line(&parts),
+            Lines::Toml(text, table) => (text, table),
+        };
+        let (last, way) = parts.split_last()?;
+        let mut table = table;
+        for part in way {
+            match table.get(part.as_str())?.get_ref() {
+                DeValue::Table(within) => table = within,
+                _ => return None,
+            }
+        }
+        let (found, _) = table.get_key_value(last.as_str())?;
+        Some(line(text.as_bytes(), found.span().start))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +221,29 @@ mod tests {
         assert_eq!(wrong("x.yaml", b"- 1\n"), "x.yaml: this is not a table");
         assert_eq!(wrong("x.yml", b"a: 1\na: 2\n"), "x.yml:2: a: is already set in line 1");
         assert_eq!(wrong("x.yaml", b"a: 1\nb: \xff\n"), "x.yaml:2: this is not UTF-8");
+    }
+
+    #[test]
+    fn keys_are_found_however_they_are_written() {
+        let text =
+            "a = 1\n\"b.c\" = 2\nd.e = [\n 1,\n]\nd.f.g = 3\n\n[t]\nx = '''\n\n'''\ny = { z = 4 }\n[t.u]\n\n[[l]]\n";
+        let lines = Lines::from_text(Path::new("x.toml"), Some(text));
+        for (key, line) in [
+            ("a", Some(1)),
+            ("\"b.c\"", Some(2)),
+            ("d.e", Some(3)),
+            ("d.f.g", Some(6)),
+            ("t.x", Some(9)),
+            ("t.y.z", Some(12)),
+            ("t.u", Some(13)),
+            ("l", Some(15)),
+            ("a.b", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(lines.find(key), line, "{key}");
+        }
+        assert_eq!(Lines::from_text(Path::new("x.json"), Some("{\"a\": 1}")).find("a"), None);
+        let lines = Lines::from_text(Path::new("x.yml"), Some("a: 1\nt:\n  b.c: 2\n"));
+        assert_eq!((lines.find("a"), lines.find("t.\"b.c\"")), (Some(1), Some(3)));
     }
 }

@@ -3,14 +3,14 @@
 mod kernel;
 mod network;
 mod sources;
-mod virtualization;
 
 use crate::document;
-use crate::warning::Warning;
+use holo_definitions::LocatedError;
 use holo_system::{OsRelease, Root, package_manager};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
@@ -59,7 +59,7 @@ fn built_in(root: &Root) -> Map<String, Value> {
     add(root, &mut facts);
     kernel::add(&mut facts);
     facts.insert("network".to_owned(), network::facts());
-    facts.insert("virtualization".to_owned(), virtualization::facts());
+    facts.insert("virtualization".to_owned(), kernel::facts());
     facts
 }
 
@@ -182,6 +182,16 @@ fn names(name: &str, hosts: &str) -> (String, String, String) {
     let fqdn = if name.contains('.') { name } else { in_hosts().unwrap_or(name) };
     let domain = fqdn.split_once('.').map_or("", |(_, domain)| domain);
     (hostname.to_owned(), fqdn.to_owned(), domain.to_owned())
+}
+
+/// The error of a source without facts; the other sources are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning(pub LocatedError);
+
+impl Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no facts from {}", self.0)
+    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! Facts and data, loaded on first use.
 
-mod reads;
-mod renderer;
 mod scope;
 
-pub use reads::is_template;
-pub use renderer::{Renderer, shown};
+pub use scope::{Renderer, is_template, shown};
 
 use crate::data::{Data, Layer, Secrets};
-use crate::facts::Facts;
+use crate::facts::{Facts, Warning};
 use crate::template::Templates;
-use crate::warning::Warning;
 use holo_definitions::LocatedError;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};

@@ -14,19 +14,17 @@
 //! assert!(templates.expression("facts.memory.total > 0").unwrap().holds().unwrap());
 //! ```
 
-mod data;
+pub(crate) mod data;
 mod document;
 mod facts;
 pub mod key;
 mod knowledge;
 mod template;
-mod warning;
 mod yaml;
 
 pub use data::{Data, Origin, Standing};
 pub use document::{YamlError, from_toml, from_yaml, to_yaml};
-pub use facts::Facts;
+pub use facts::{Facts, Warning};
 pub use holo_definitions::{LocatedError, Rendered};
 pub use knowledge::{Knowledge, Renderer, is_template, shown};
 pub use template::{Expression, FunctionError, Templates};
-pub use warning::Warning;

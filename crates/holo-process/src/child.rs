@@ -3,12 +3,11 @@
 //! Only [`wait_for_any`] blocks. It waits for all events at once: output, space in the input pipe, exits, and a
 //! timeout.
 
-use crate::channel::Channel;
 use crate::ended::Status;
 use crate::error::StartError;
 use crate::groups;
 use crate::program::{Input, Program};
-use crate::start::{self, Connection, Reach, Started};
+use crate::start::{self, Channel, Connection, Reach, Started};
 use crate::tree::signal_all_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{

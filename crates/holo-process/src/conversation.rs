@@ -1,11 +1,10 @@
 //! A running program that receives requests and returns answers: its lines, their limits, and how it ends.
 
-use crate::channel::Channel;
 use crate::child::{Child, wait_for_any};
 use crate::ended::{Status, Tail};
 use crate::error::ConversationError;
 use crate::program::{Input, Program};
-use crate::start::Reach;
+use crate::start::{Channel, Reach};
 use crate::{ProgramError, groups};
 use rustix::process::Signal;
 use std::io;

@@ -1,10 +1,11 @@
 //! The internal commands of our own binary, the descriptors that it inherits, and its re-execution.
 
+use std::env;
+use std::io::{self};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{env, io};
 
 /// The path of the running binary, even if the file was moved or deleted.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";

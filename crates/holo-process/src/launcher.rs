@@ -9,7 +9,7 @@ use crate::invocation::{CARRIED, HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, igno
 use crate::program::by_shell_if_need_be;
 use crate::tree::signal_all_of;
 use crate::watcher::{Told, listen};
-use crate::{holder, words};
+use crate::{groups, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -22,6 +22,7 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -44,13 +45,13 @@ const NOT_LAUNCHED: i32 = 126;
 /// [`prepare`](crate::prepare) includes it.
 pub fn serve_if_asked() {
     set_served();
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = env::args_os().skip(1);
     match arguments.next() {
         Some(word) if word == LAUNCH => launch(arguments, false),
         Some(word) if word == SUPERVISE => launch(arguments, true),
         Some(word) if word == WATCH => watch(),
         Some(word) if word == HOLD => {
-            holder::hold();
+            groups::hold();
             std::process::exit(0);
         }
         _ => return,
@@ -86,7 +87,7 @@ pub(crate) fn carried(name: &OsStr) -> OsString {
 fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     let name =
         |carried: OsString| Some(OsString::from_vec(carried.as_bytes().strip_prefix(CARRIED.as_bytes())?.to_owned()));
-    std::env::vars_os().filter_map(move |(carried, value)| Some((name(carried)?, value)))
+    env::vars_os().filter_map(move |(carried, value)| Some((name(carried)?, value)))
 }
 
 fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {

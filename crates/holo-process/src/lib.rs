@@ -23,36 +23,29 @@
 //! left its process group or session, and those whose parent has exited. For this purpose, a small supervisor process
 //! is inserted between this process and each program with a timeout.
 
-mod channel;
 mod child;
 mod conversation;
 mod ended;
 mod error;
 mod groups;
-mod holder;
 mod identity;
 mod invocation;
 mod launcher;
-mod prepared;
 mod process;
 mod program;
-mod running;
 mod start;
 mod tree;
 mod watcher;
 
-pub use channel::Channel;
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
 pub use error::{ConversationError, IdentityError, ProgramError, StartError};
-pub use groups::{StartsHeldBack, end_all, while_nothing_starts};
-pub use holder::{hold_lock, release_lock};
-pub use holo_protocol::{session::Stream, words};
+pub use groups::{StartsHeldBack, end_all, hold_lock, release_lock, while_nothing_starts};
+pub use holo_protocol::session::Stream;
+pub use holo_protocol::words;
 pub use identity::Identity;
-pub use invocation::ignored_signals;
-pub use invocation::start_again;
+pub use invocation::{ignored_signals, start_again};
 pub use launcher::serve_if_asked;
-pub use prepared::{Prepared, prepare};
 pub use process::{Event, Exit, Interrupt, Process};
-pub use program::Program;
-pub use program::SYSTEM_PATH;
+pub use program::{Program, SYSTEM_PATH};
+pub use start::{Channel, Prepared, prepare};

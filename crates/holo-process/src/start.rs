@@ -1,6 +1,5 @@
 //! Starting a program: its path, its identity, and its pipes.
 
-use crate::channel::Channel;
 use crate::error::StartError;
 use crate::groups::{self, Group};
 use crate::identity::Credentials;
@@ -8,6 +7,7 @@ use crate::invocation::{EXTRA_FD, OURSELVES, REPORT_FD};
 use crate::launcher;
 use crate::program::{self, Input, Program, by_shell_if_need_be};
 use command_fds::{CommandFdExt, FdMapping};
+use holo_protocol::session::Stream;
 use os_pipe::PipeReader;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
@@ -240,5 +240,53 @@ fn not_started(program: &Program, path: &Path, source: io::Error) -> StartError 
             StartError::Directory { directory: program.working_directory().to_owned(), source }
         }
         _ => StartError::Exec { path: path.to_owned(), source },
+    }
+}
+
+/// A pipe to which a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// File descriptor 3, for programs with an [extra pipe](crate::Program::extra_pipe).
+    Extra,
+}
+
+impl Channel {
+    /// Returns the corresponding standard stream; `None` for `Extra`.
+    pub(crate) fn stream(self) -> Option<Stream> {
+        match self {
+            Channel::Stdout => Some(Stream::Stdout),
+            Channel::Stderr => Some(Stream::Stderr),
+            Channel::Extra => None,
+        }
+    }
+}
+
+/// A guard that keeps programs from outliving this process. It must be dropped at the end of `main`.
+#[derive(Debug)]
+#[must_use = "it is held until the end of main"]
+pub struct Prepared(());
+
+/// Prepares a process for starting programs. This must be the first call in `main`.
+///
+/// - Programs can run under [another identity](crate::Program::identity), and running programs are ended when a signal
+///   ends this process. Both require that our own binary is started with internal commands; then this call does not
+///   return.
+/// - Programs inherit none of the descriptors that this process has inherited.
+///
+/// A process that handles signals itself should not be prepared, but can call [`end_all`](crate::end_all).
+pub fn prepare() -> Prepared {
+    launcher::serve_if_asked();
+    groups::mark_inherited_descriptors();
+    groups::set_prepared();
+    Prepared(())
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        groups::end_guard();
     }
 }

@@ -3,20 +3,23 @@
 //! Text databases are read directly, as that is faster than the package manager's programs; RPM's database is read with
 //! its program.
 
-mod apk;
-mod dpkg;
-mod pacman;
-mod rpm;
+#[cfg(test)]
+mod tests;
 
-use crate::package_manager::{APK, APT, DNF, PACMAN, PackageManager, ZYPPER};
+use crate::package_manager::{APK, APT, DNF, PACMAN, PackageManager, RPM_DATABASES, ZYPPER};
 use crate::root::Root;
+use bstr::ByteSlice;
 use data_encoding::{BASE64, HEXLOWER};
+use holo_process::Program;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A file that a package owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +63,10 @@ impl Digest {
 pub(crate) fn find(manager: &PackageManager, root: &Root, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
     let wanted = Wanted::new(paths);
     let found = match manager.name {
-        name if name == APT.name => dpkg::find(root, &wanted),
-        name if name == PACMAN.name => pacman::find(root, &wanted),
-        name if name == APK.name => apk::find(root, &wanted),
-        name if name == DNF.name || name == ZYPPER.name => rpm::find(root, &wanted),
+        name if name == APT.name => find_dpkg(root, &wanted),
+        name if name == PACMAN.name => find_pacman(root, &wanted),
+        name if name == APK.name => find_apk(root, &wanted),
+        name if name == DNF.name || name == ZYPPER.name => find_rpm(root, &wanted),
         _ => BTreeMap::new(),
     };
     found.into_iter().filter_map(|(name, file)| Some((wanted.0.get(&name)?.clone(), file))).collect()
@@ -101,5 +104,190 @@ impl Wanted {
 /// The files found, by their names in the database.
 type Found = BTreeMap<Vec<u8>, PackagedFile>;
 
-#[cfg(test)]
-mod tests;
+fn find_apk(root: &Root, wanted: &Wanted) -> Found {
+    let mut found = Found::new();
+    let Some(text) = APK.databases.iter().find_map(|path| root.read(path).ok().flatten()) else { return found };
+    let (mut package, mut directory) = (String::new(), &b""[..]);
+    let mut file: Option<Vec<u8>> = None;
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once_str(":") else { continue };
+        let own = || PackagedFile { package: package.clone(), digest: None };
+        match key {
+            b"P" => package = value.to_str_lossy().into_owned(),
+            b"F" => {
+                (directory, file) = (value, None);
+                if wanted.has(value) {
+                    found.entry(value.to_vec()).or_insert_with(own);
+                }
+            }
+            b"R" => {
+                let path = if directory.is_empty() { value.to_vec() } else { [directory, b"/", value].concat() };
+                file = wanted.has(&path).then_some(path);
+                if let Some(path) = &file {
+                    found.entry(path.clone()).or_insert_with(own);
+                }
+            }
+            // `Q1` marks an SHA-1 digest.
+            b"Z" => {
+                let digest = value.strip_prefix(b"Q1").and_then(|digest| digest.to_str().ok());
+                if let (Some(found), Some(digest)) = (file.as_ref().and_then(|path| found.get_mut(path)), digest) {
+                    found.digest = Some(Digest::Sha1(digest.to_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+const INFO: &str = "var/lib/dpkg/info";
+const STATUS: &str = "var/lib/dpkg/status";
+
+/// The maximum number of names searched for one by one in each list; more are looked up line by line.
+const FEW: usize = 8;
+
+fn find_dpkg(root: &Root, wanted: &Wanted) -> Found {
+    let mut found = Found::new();
+    // Each name as in a list, with the surrounding newlines.
+    let needles: Vec<(Vec<u8>, &[u8])> = wanted.names().map(|name| ([b"\n/", name, b"\n"].concat(), name)).collect();
+    let status = OnceCell::new();
+    for list in root.names(INFO).unwrap_or_default() {
+        let Some(instance) = list.to_str().and_then(|name| name.strip_suffix(".list")) else { continue };
+        let Ok(Some(text)) = root.read(Path::new(INFO).join(&list)) else { continue };
+        let names: Vec<&[u8]> = if needles.len() <= FEW {
+            needles.iter().filter(|(needle, _)| text.contains_str(needle)).map(|(_, name)| *name).collect()
+        } else {
+            text.lines().filter_map(|line| line.strip_prefix(b"/")).filter(|name| wanted.has(name)).collect()
+        };
+        if names.is_empty() {
+            continue;
+        }
+        let package = instance.split_once(':').map_or(instance, |(package, _)| package);
+        let sums = root.read(Path::new(INFO).join(format!("{instance}.md5sums"))).ok().flatten().unwrap_or_default();
+        let sums = Sums::new(&sums, names.len());
+        for name in names {
+            let conffile = || status.get_or_init(|| Conffiles::read(root)).digest(package, name);
+            let digest = sums.digest(name).or_else(conffile).map(Digest::Hexadecimal);
+            // A directory may belong to many packages; the first one is used.
+            found.entry(name.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
+        }
+    }
+    found
+}
+
+/// The digests of a package's files, except for configuration files.
+enum Sums<'a> {
+    Text(&'a [u8]),
+    Table(HashMap<&'a [u8], &'a [u8]>),
+}
+
+impl<'a> Sums<'a> {
+    /// Prepares for this number of queries.
+    fn new(text: &'a [u8], queries: usize) -> Sums<'a> {
+        if queries <= FEW {
+            return Sums::Text(text);
+        }
+        Sums::Table(text.lines().filter_map(|line| line.split_once_str("  ")).map(|(sum, name)| (name, sum)).collect())
+    }
+
+    fn digest(&self, name: &[u8]) -> Option<String> {
+        let sum = match self {
+            Sums::Table(table) => table.get(name).copied()?,
+            Sums::Text(text) => {
+                let mut lines = text.lines();
+                lines.find_map(|line| line.strip_suffix(name)?.strip_suffix(b"  "))?
+            }
+        };
+        Some(sum.to_str().ok()?.to_owned())
+    }
+}
+
+/// The digests of packaged configuration files, by package name and path without the leading slash.
+struct Conffiles(HashMap<(String, Vec<u8>), String>);
+
+impl Conffiles {
+    fn read(root: &Root) -> Conffiles {
+        let status = root.read(STATUS).ok().flatten().unwrap_or_default();
+        let mut digests = HashMap::new();
+        for stanza in status.split_str("\n\n") {
+            let Some(package) = stanza.lines().find_map(|line| line.strip_prefix(b"Package: ")) else { continue };
+            let lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
+            for line in lines.take_while(|line| line.starts_with(b" ")) {
+                let mut words = line.trim().splitn_str(3, " ");
+                if let (Some(path), Some(digest)) = (words.next(), words.next())
+                    && let Some(path) = path.strip_prefix(b"/")
+                {
+                    let key = (package.to_str_lossy().into_owned(), path.to_vec());
+                    digests.insert(key, digest.to_str_lossy().into_owned());
+                }
+            }
+        }
+        Conffiles(digests)
+    }
+
+    fn digest(&self, package: &str, name: &[u8]) -> Option<String> {
+        self.0.get(&(package.to_owned(), name.to_vec())).cloned()
+    }
+}
+
+const LOCAL: &str = "var/lib/pacman/local";
+
+fn find_pacman(root: &Root, wanted: &Wanted) -> Found {
+    let mut found = Found::new();
+    for directory in root.names(LOCAL).unwrap_or_default() {
+        let Ok(Some(text)) = root.read(Path::new(LOCAL).join(&directory).join("files")) else { continue };
+        for name in wanted.names().filter(|name| text.contains_str(name)) {
+            // Directories have a trailing slash.
+            let is_it = |line: &[u8]| line == name || line.strip_suffix(b"/") == Some(name);
+            let mut files = text.lines().skip_while(|line| *line != b"%FILES%").take_while(|line| !line.is_empty());
+            if files.any(is_it) {
+                let package = name_of(&directory.to_string_lossy()).to_owned();
+                let digest = backup(&text, name);
+                found.entry(name.to_vec()).or_insert(PackagedFile { package, digest });
+            }
+        }
+    }
+    found
+}
+
+/// Returns the name of a package without its version and release.
+fn name_of(directory: &str) -> &str {
+    directory.rsplitn(3, '-').nth(2).unwrap_or(directory)
+}
+
+fn backup(text: &[u8], name: &[u8]) -> Option<Digest> {
+    let mut backups = text.lines().skip_while(|line| *line != b"%BACKUP%").take_while(|line| !line.is_empty());
+    let digest = backups.find_map(|line| line.strip_prefix(name)?.strip_prefix(b"\t"))?;
+    Some(Digest::Hexadecimal(digest.to_str().ok()?.to_owned()))
+}
+
+/// A line for each file of a package: the query selects packages.
+const FORMAT: &str = "[%{=NAME}\\t%{FILEDIGESTS}\\t%{FILENAMES}\\n]";
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+fn find_rpm(root: &Root, wanted: &Wanted) -> Found {
+    let mut found = Found::new();
+    // A query would create the database.
+    let Some(database) = RPM_DATABASES.iter().find(|path| root.has(path)) else { return found };
+    let mut query = Program::new("rpm");
+    if !root.is_running() {
+        query.arg("--root").arg(root.shown(""));
+    }
+    if let Some(folder) = Path::new(database).parent() {
+        query.arg("--dbpath").arg(Path::new("/").join(folder));
+    }
+    query.args(["--query", "--file", "--queryformat", FORMAT, "--"]).timeout(TIME_LIMIT).env("LC_ALL", "C");
+    query.args(wanted.names().map(|name| Path::new("/").join(OsStr::from_bytes(name))));
+    // The command fails if a file has no owner, but still reports the others.
+    let Ok(output) = query.output() else { return found };
+    for line in output.stdout.lines() {
+        let mut fields = line.splitn_str(3, "\t");
+        let (Some(package), Some(digest), Some(name)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let Some(name) = name.strip_prefix(b"/").filter(|name| wanted.has(name)) else { continue };
+        let digest = digest.to_str().ok().filter(|digest| !digest.is_empty()).map(str::to_owned);
+        let package = package.to_str_lossy().into_owned();
+        let file = PackagedFile { package, digest: digest.map(Digest::Hexadecimal) };
+        found.entry(name.to_vec()).or_insert(file);
+    }
+    found
+}

@@ -1,17 +1,14 @@
 //! Finds the binaries of this workspace, for tests that run them.
 
+use crate::files::{Context, IoError};
+use crate::processes;
+use rustix::process::getppid;
 use std::collections::BTreeMap;
-use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use rustix::process::getppid;
-
-use crate::error::{Context, IoError};
-use crate::processes;
+use std::{env, fs};
 
 /// The variable with the directory of the binaries, if they are not next to the tests.
 pub const BIN_DIR: &str = "HOLO_TEST_BIN_DIR";

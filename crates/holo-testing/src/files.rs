@@ -1,11 +1,11 @@
-//! Creates and removes files with exact modes, never through a symlink.
+//! Creates and removes files with exact modes, never through a symlink, with errors that name the operation and the path.
 
+use bstr::ByteSlice;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path};
-
-use crate::error::{Context, IoError, sure};
+use std::path::{Component, Path, PathBuf};
 
 /// Creates a file with exactly this mode, independent of the umask.
 pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
@@ -110,6 +110,72 @@ fn unlock(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// An I/O error with its path, displayed like `open etc/motd: no such file or directory`.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {}: {}", path.as_os_str().as_bytes().as_bstr(), in_words(reason))]
+pub struct IoError {
+    action: &'static str,
+    path: PathBuf,
+    // Not the `source`, as the message already contains its text.
+    reason: io::Error,
+}
+
+impl IoError {
+    pub(crate) fn new(action: &'static str, path: &Path, reason: impl Into<io::Error>) -> Self {
+        Self { action, path: path.to_owned(), reason: reason.into() }
+    }
+
+    /// Returns the kind of the underlying error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.reason.kind()
+    }
+
+    /// Returns the path on which the operation failed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Adds the operation and the path to the error of an `io::Result`.
+pub(crate) trait Context<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, IoError>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, IoError> {
+        self.map_err(|error| IoError::new(action, path, error))
+    }
+}
+
+/// Returns the value, or fails the test with the error.
+#[track_caller]
+pub(crate) fn sure<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Fails the test.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test whose root is not as it says cannot go on")]
+pub(crate) fn fail(message: &str) -> ! {
+    panic!("{message}")
+}
+
+/// Formats an error as common tools do: in lower case, without its number.
+fn in_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let Some(number) = error.raw_os_error() else {
+        return text;
+    };
+    let words = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text);
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +213,20 @@ mod tests {
         remove(&tree).unwrap();
         assert!(!tree.exists());
         remove(&tree).unwrap();
+    }
+
+    #[test]
+    fn reads_as_action_path_and_reason() {
+        let path = Path::new("/nonexistent/file");
+        let error = fs::read(path).context("open", path).unwrap_err();
+        assert_eq!(error.to_string(), "open /nonexistent/file: no such file or directory");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(error.path(), path);
+    }
+
+    #[test]
+    fn an_error_of_our_own_keeps_its_words() {
+        let error = Err::<(), _>(io::Error::other("Is odd")).context("make", Path::new("x"));
+        assert_eq!(error.unwrap_err().to_string(), "make x: Is odd");
     }
 }

@@ -7,8 +7,6 @@
 
 pub mod binaries;
 pub mod disturb;
-mod ends;
-mod error;
 mod files;
 pub mod overlay;
 pub mod processes;
@@ -16,17 +14,37 @@ pub mod random;
 pub mod require;
 mod run;
 pub mod scenario;
-mod schema;
 pub mod scratch;
 pub mod tree;
 
-pub use ends::{End, Ends};
-pub use error::IoError;
-pub use files::{copy_program, write_script};
+pub use files::{IoError, copy_program, write_script};
 pub use overlay::Overlay;
 pub use random::Random;
 pub use require::{Need, run_modules, trial, trial_of};
-pub use run::Run;
+pub use run::{End, Ends, Run};
 pub use scenario::{Scenario, set_umask};
-pub use schema::schema_is_kept;
 pub use scratch::ScratchRoot;
+
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// If this is `1`, [`schema_is_kept`] writes the schema instead of comparing it.
+const BLESS: &str = "HOLO_BLESS";
+
+/// Checks that the file of this name in `schema/` equals this schema.
+///
+/// # Panics
+/// If it does not.
+#[track_caller]
+pub fn schema_is_kept(name: &str, schema: &impl Serialize) {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema").join(name);
+    let text = serde_json::to_string_pretty(schema);
+    assert!(text.is_ok(), "{name}: {text:?}");
+    let text = text.unwrap_or_default() + "\n";
+    if std::env::var_os(BLESS).is_some_and(|value| value == "1") {
+        let written = std::fs::write(&path, &text);
+        assert!(written.is_ok(), "write {}: {written:?}", path.display());
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == text, "schema/{name} is not that of the types: {BLESS}=1 rewrites it");
+}

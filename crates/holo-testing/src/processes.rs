@@ -1,7 +1,7 @@
 //! Processes from `/proc`, and starting and signalling them. No programs are run, as a minimal system has neither `ps`
 //! nor `kill`.
 
-use crate::error::fail;
+use crate::files::fail;
 use holo_process::{Program, ProgramError, SYSTEM_PATH, StartError, Status};
 use rustix::process::{Pid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};

@@ -1,12 +1,11 @@
 //! Reproducible random tests: a generator with a seed, and a loop over many cases.
 
-use crate::error::fail;
+use crate::files::fail;
 use std::any::Any;
-use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::{env, thread};
 
 /// The variable with the number of cases for every property test.
 pub const CASES: &str = "HOLO_TEST_CASES";

@@ -1,7 +1,7 @@
 //! Tests with requirements beyond the workspace, which are visibly skipped, or made to fail.
 
 use crate::binaries;
-use crate::error::{Context, IoError};
+use crate::files::{Context, IoError};
 use crate::processes::{self, succeeds};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};

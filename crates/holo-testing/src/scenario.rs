@@ -10,17 +10,18 @@
 //! value of `HOLO_BINARY`. It must not exit the shell.
 //!
 //! If there is a file `steps`, a bash runs the commands in it instead, and their output is compared.
+//!
+//! The format is that of cram tests: a line that is indented by two blanks and starts with `$ ` is a command, one that
+//! starts with `> ` continues it, and the other indented lines below it are its output. `[N]` at the end is an exit
+//! status other than 0. Lines that are not indented are prose.
 
-mod normalise;
 mod session;
-mod steps;
-mod target;
+#[cfg(test)]
+mod tests;
 
-use crate::error::{Context, IoError};
-use crate::files;
+use crate::files::{self, Context, IoError};
 use crate::tree::{self, ParseError};
 use bstr::{BString, ByteSlice};
-use normalise::normalise;
 use rustix::fs::Mode;
 use session::Session;
 use std::fs;
@@ -116,7 +117,7 @@ impl Scenario {
     }
 
     fn run_steps(&self, expected: BString, options: &Options) -> Result<Outcome, Error> {
-        let parts = steps::parse(&expected).map_err(|line| Error::Steps { dir: self.dir.clone(), line })?;
+        let parts = parse(&expected).map_err(|line| Error::Steps { dir: self.dir.clone(), line })?;
         let (actual, env_output) = session::run_steps(&self.dir, options, parts)?;
         self.write(STEPS_OUTPUT, &actual)?;
         let tree = tree::dump(&self.target())?;
@@ -313,5 +314,156 @@ fn expected_name(name: &str) -> String {
     if name == STEPS_OUTPUT { STEPS.to_owned() } else { format!("expected-{name}") }
 }
 
-#[cfg(test)]
-mod tests;
+/// The path of a run's cache, followed by a number.
+const CACHE: &[u8] = b"target/tmp/holo.";
+
+/// The fields of JSON Lines that differ in every run.
+const FIELDS: [&[u8]; 3] = [b"\"run\":", b"\"time\":", b"\"duration\":"];
+
+/// Removes colours, the numbers in names of cache directories, and the fields of JSON Lines that differ in every run.
+fn normalise(output: &[u8]) -> Vec<u8> {
+    let folded = without_cache_number(&without_colours(output));
+    folded.split_inclusive(|&byte| byte == b'\n').flat_map(without_times).collect()
+}
+
+/// Removes the fields of a JSON line that differ in every run, with their commas.
+fn without_times(line: &[u8]) -> Vec<u8> {
+    if !line.starts_with(b"{\"version\":") {
+        return line.to_vec();
+    }
+    let mut kept = Vec::with_capacity(line.len());
+    let mut text = line;
+    while let [byte, rest @ ..] = text {
+        let field = FIELDS.iter().find_map(|field| text.strip_prefix(*field)).filter(|_| kept.ends_with(b","));
+        if let Some(value) = field {
+            // None of these values contains a comma or is the last one.
+            let (_, after) = split_while(value, |byte| byte != b',');
+            text = after.strip_prefix(b",").unwrap_or(after);
+            continue;
+        }
+        kept.push(*byte);
+        text = rest;
+    }
+    kept
+}
+
+/// Removes only the ANSI sequences that set colours (`ESC [ … m`).
+fn without_colours(mut text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    while let [byte, rest @ ..] = text {
+        if let Some(after) = text.strip_prefix(b"\x1b[") {
+            let (_, after) = split_while(after, |byte| byte.is_ascii_digit() || byte == b';');
+            if let [b'm', after @ ..] = after {
+                text = after;
+                continue;
+            }
+        }
+        plain.push(*byte);
+        text = rest;
+    }
+    plain
+}
+
+/// Replaces `target/tmp/holo.123` with `target/tmp/holo`.
+fn without_cache_number(mut text: &[u8]) -> Vec<u8> {
+    let mut folded = Vec::with_capacity(text.len());
+    while let [byte, rest @ ..] = text {
+        if let Some(after) = text.strip_prefix(CACHE) {
+            let (number, after) = split_while(after, |byte| byte.is_ascii_digit());
+            if !number.is_empty() {
+                folded.extend_from_slice(CACHE.strip_suffix(b".").unwrap_or(CACHE));
+                text = after;
+                continue;
+            }
+        }
+        folded.push(*byte);
+        text = rest;
+    }
+    folded
+}
+
+/// Splits a text at the first byte for which the condition is false.
+fn split_while(text: &[u8], condition: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&byte| !condition(byte));
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+const INDENT: &[u8] = b"  ";
+const COMMAND: &[u8] = b"  $ ";
+const CONTINUATION: &[u8] = b"  > ";
+const NO_NEWLINE: &[u8] = b" (no-eol)";
+
+/// A part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// A line of prose without its newline.
+    Prose(BString),
+    /// A command: its lines, without indentation and prompts, joined by newlines.
+    Command(BString),
+}
+
+/// Returns the parts of a file. The expected output is left out: the whole file is compared with the
+/// [`transcript`](Transcript) of a run.
+///
+/// # Errors
+///
+/// The number, counted from 1, of the first indented line that belongs to no command.
+fn parse(text: &[u8]) -> Result<Vec<Part>, usize> {
+    let mut parts = Vec::new();
+    let mut has_output = false;
+    for (index, line) in text.lines().enumerate() {
+        if let Some(command) = line.strip_prefix(COMMAND) {
+            parts.push(Part::Command(command.into()));
+            has_output = false;
+        } else if line.starts_with(INDENT) {
+            let Some(Part::Command(command)) = parts.last_mut() else { return Err(index + 1) };
+            match line.strip_prefix(CONTINUATION).filter(|_| !has_output) {
+                Some(more) => {
+                    command.push(b'\n');
+                    command.extend_from_slice(more);
+                }
+                None => has_output = true,
+            }
+        } else {
+            parts.push(Part::Prose(line.into()));
+        }
+    }
+    Ok(parts)
+}
+
+/// A text in the format of the file, built part by part.
+#[derive(Debug, Default)]
+struct Transcript(Vec<u8>);
+
+impl Transcript {
+    /// Appends a line of prose.
+    fn prose(&mut self, line: &[u8]) {
+        self.line(&[], line);
+    }
+
+    /// Appends a command with its output and exit status.
+    fn command(&mut self, command: &[u8], output: &[u8], status: i32) {
+        let prompts = std::iter::once(COMMAND).chain(std::iter::repeat(CONTINUATION));
+        command.split_str("\n").zip(prompts).for_each(|(line, prompt)| self.line(prompt, line));
+        output.lines().for_each(|line| self.line(INDENT, line));
+        if !output.is_empty() && !output.ends_with(b"\n") {
+            self.0.pop();
+            self.0.extend_from_slice(NO_NEWLINE);
+            self.0.push(b'\n');
+        }
+        if status != 0 {
+            self.line(INDENT, format!("[{status}]").as_bytes());
+        }
+    }
+
+    /// Returns the text.
+    fn into_text(self) -> BString {
+        self.0.into()
+    }
+
+    fn line(&mut self, prefix: &[u8], line: &[u8]) {
+        for bytes in [prefix, line, b"\n"] {
+            self.0.extend_from_slice(bytes);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The work of Ansible's controller on a task before its module is run, as far as possible.
 
-use crate::module::ModuleName;
+use crate::library::ModuleName;
 use holo_plugin::Host;
 use holo_plugin::definitions::ResourceDirs;
 use holo_plugin::system::{Root, init_system, installed_init_system};

@@ -1,7 +1,6 @@
 //! The keys of a task's definition, and of the table about Python.
 
-use crate::controller;
-use crate::module::ModuleName;
+use crate::library::{self, ModuleName};
 use holo_bridge::{Attributes, Interpreter};
 use holo_plugin::definitions::{Declaration, Definition, Invalid, values};
 use serde::{Deserialize, Serialize};
@@ -248,7 +247,7 @@ impl Definition for Task {
         let module = ModuleName::parse(&self.module);
         let mut invalid = self.invalid_options();
         let problem = match &module {
-            Ok(module) => controller::refusal(module),
+            Ok(module) => library::refusal(module),
             Err(problem) => Some(problem.clone()),
         };
         invalid.extend(problem.map(|problem| Invalid::new("module", problem)));

@@ -6,25 +6,55 @@
 
 mod answer;
 mod arrangement;
-mod controller;
 mod definition;
-mod difference;
-mod import;
 mod library;
-mod module;
-mod no_log;
 mod python;
 mod record;
 mod runner;
 mod scan;
 mod task;
 
+use crate::definition::PythonTable;
+use holo_plugin::Stream;
+use holo_plugin::process::Program;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
 /// Serves the plugin, or imports a playbook if the first argument is `import`.
 #[must_use]
-pub fn run() -> std::process::ExitCode {
+pub fn run() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|verb| verb == "import") {
-        return import::main(&arguments.collect::<Vec<_>>());
+        return main(&arguments.collect::<Vec<_>>());
     }
     holo_plugin::serve(&scan::Ansible::default())
+}
+
+const SCRIPT: &str = include_str!("import.py");
+const OPTION: &str = "--python";
+const FAILED: u8 = 1;
+
+/// Runs the command with these arguments.
+fn main(arguments: &[OsString]) -> ExitCode {
+    let mut program = Program::from_words(PythonTable::default().python.words());
+    if let Some([_, chosen]) = arguments.windows(2).find(|pair| pair.first().is_some_and(|option| option == OPTION)) {
+        program = Program::new(chosen);
+    }
+    let plugin = std::env::current_exe().unwrap_or_default();
+    program.args(["-c", SCRIPT, python::SCRIPT]).arg(plugin).args(arguments).in_our_group();
+    let ended = program.run(|stream, bytes| {
+        // A closed output is no reason to stop in the middle.
+        let _ = match stream {
+            Stream::Stdout => std::io::stdout().write_all(bytes),
+            Stream::Stderr => std::io::stderr().write_all(bytes),
+        };
+    });
+    match ended {
+        Ok(ended) => ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).into(),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "!! {error}");
+            ExitCode::from(FAILED)
+        }
+    }
 }

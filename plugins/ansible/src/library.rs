@@ -1,13 +1,12 @@
-//! The files of modules, and their properties that are known without running them.
+//! The files of modules, their names, and their properties that are known without running them. Modules that only exist in Ansible's
+//! controller have replacements.
 
-use crate::module::ModuleName;
 use holo_plugin::definitions::similar;
 use serde::Deserialize;
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 /// A module without any of these imports cannot be run within a Python process.
 const IMPORTS: [&str; 3] = ["ansible.module_utils.", "ansible_collections.", "AnsibleModule"];
@@ -162,6 +161,121 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
+/// The collection of Ansible's own modules.
+const BUILTIN: &str = "ansible.builtin";
+/// Its name in playbooks in which custom modules take precedence.
+const LEGACY: &str = "ansible.legacy";
+
+/// The full name of a module: `NAMESPACE.COLLECTION.NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ModuleName {
+    /// `None` for a module of Ansible itself.
+    collection: Option<(String, String)>,
+    /// The rest, with dots for subfolders of the collection.
+    name: String,
+}
+
+impl ModuleName {
+    /// Parses a name in a definition: a full name, or a single word for a module of Ansible itself.
+    ///
+    /// # Errors
+    /// The reason why the name is invalid.
+    pub(crate) fn parse(text: &str) -> Result<ModuleName, String> {
+        let is_part = |part: &str| {
+            let letters = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+            !part.is_empty() && part.bytes().all(letters)
+        };
+        let parts: Vec<&str> = text.split('.').collect();
+        let wrong = || Err(format!("{text:?} is not a module's name, such as \"copy\" or \"ansible.posix.sysctl\""));
+        if !parts.iter().all(|part| is_part(part)) {
+            return wrong();
+        }
+        match parts[..] {
+            [name] => Ok(ModuleName::builtin(name)),
+            [namespace, collection, ref name @ ..] if !name.is_empty() => {
+                let full = format!("{namespace}.{collection}");
+                let is_builtin = full == BUILTIN || full == LEGACY;
+                let collection = (!is_builtin).then(|| (namespace.to_owned(), collection.to_owned()));
+                Ok(ModuleName { collection, name: name.join(".") })
+            }
+            _ => wrong(),
+        }
+    }
+
+    /// Returns the name of a module of Ansible itself.
+    pub(crate) fn builtin(name: &str) -> ModuleName {
+        ModuleName { collection: None, name: name.to_owned() }
+    }
+
+    /// Returns the short name if it is a module of Ansible itself.
+    pub(crate) fn as_builtin(&self) -> Option<&str> {
+        self.collection.is_none().then_some(&*self.name)
+    }
+
+    /// Returns the collection, unless it is a module of Ansible itself.
+    pub(crate) fn collection(&self) -> Option<(&str, &str)> {
+        self.collection.as_ref().map(|(namespace, name)| (&**namespace, &**name))
+    }
+
+    /// Returns the path of the module below the folder of modules, without its suffix.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.name.split('.').collect()
+    }
+
+    /// Returns the name for importing it in Python.
+    pub(crate) fn in_python(&self) -> String {
+        match &self.collection {
+            None => format!("ansible.modules.{}", self.name),
+            Some((namespace, collection)) => {
+                format!("ansible_collections.{namespace}.{collection}.plugins.modules.{}", self.name)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ModuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.collection {
+            None => write!(f, "{BUILTIN}.{}", self.name),
+            Some((namespace, collection)) => write!(f, "{namespace}.{collection}.{}", self.name),
+        }
+    }
+}
+
+const TASKS_ARE_FILES: &str = "all definition files are read, and `if` or a .toml.jinja leaves tasks out";
+const FACTS: &str = "facts and data are those of holo-facts(7), in a .toml.jinja";
+const WAITING: &str = "`health_check` and `retries` wait, and so does the module wait_for";
+
+/// Modules that only exist in the controller, and have a counterpart here.
+pub(crate) const EMULATED: [&str; 5] = ["assert", "debug", "fail", "include_vars", "set_fact"];
+
+/// Names or prefixes, and their replacements.
+const INSTEAD: [(&str, &str); 14] = [
+    ("add_host", "the only host is this one"),
+    ("async_", "`timeout` is how long a task may take, and `before` and `after` what it waits for"),
+    ("fetch", "the file is on this machine already"),
+    ("gather_facts", FACTS),
+    ("group_by", FACTS),
+    ("import_", TASKS_ARE_FILES),
+    ("include_", TASKS_ARE_FILES),
+    ("meta", "`notifies` and `subscribes` are what handlers are in a playbook"),
+    ("pause", WAITING),
+    ("raw", "use the module command or shell, or the plugin exec"),
+    ("reboot", "use the plugin exec"),
+    ("set_stats", "`send` tells what an answer says to the entities that are refreshed"),
+    ("validate_argument_spec", "the arguments of each module are looked at when it is run"),
+    ("wait_for_connection", WAITING),
+];
+
+/// Returns the reason why a module cannot be used, if it only exists in the controller.
+pub(crate) fn refusal(module: &ModuleName) -> Option<String> {
+    let name = module.as_builtin().filter(|name| !EMULATED.contains(name))?;
+    let is_meant =
+        |known: &&(&str, &str)| if known.0.ends_with('_') { name.starts_with(known.0) } else { name == known.0 };
+    let (_, instead) = INSTEAD.iter().find(is_meant)?;
+    Some(format!("{name} is a part of Ansible's controller, which there is none of: {instead}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,7 +329,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let routing = "plugin_routing:\n  modules:\n    sysctl:\n      redirect: ansible.posix.sysctl\n    old:\n      \
-            tombstone:\n        removal_version: '1'\n        warning_text: Use new.\n";
+        tombstone:\n        removal_version: '1'\n        warning_text: Use new.\n";
         write(folder, "ansible/config/ansible_builtin_runtime.yml", routing);
         write(folder, "one/ansible_collections/a/b/meta/runtime.yml", &routing.replace("ansible.posix", "a.b"));
         write(folder, "one/ansible_collections/a/b/plugins/modules/x.py", MODULE);
@@ -259,5 +373,64 @@ mod tests {
             assert_eq!(said(name), Err(format!("{name}.py does not use AnsibleModule, and cannot be run")));
         }
         assert_eq!(said("helped"), Ok(()));
+    }
+
+    #[test]
+    fn a_word_is_a_module_of_ansible_itself() {
+        for text in ["copy", "ansible.builtin.copy", "ansible.legacy.copy"] {
+            let name = ModuleName::parse(text).unwrap();
+            assert_eq!(
+                (name.to_string().as_str(), name.as_builtin()),
+                ("ansible.builtin.copy", Some("copy")),
+                "{text}"
+            );
+            assert_eq!((name.in_python().as_str(), name.collection()), ("ansible.modules.copy", None));
+        }
+    }
+
+    #[test]
+    fn other_modules_have_a_collection_and_perhaps_folders() {
+        let name = ModuleName::parse("ansible.posix.sysctl").unwrap();
+        assert_eq!((name.to_string().as_str(), name.as_builtin()), ("ansible.posix.sysctl", None));
+        assert_eq!(name.in_python(), "ansible_collections.ansible.posix.plugins.modules.sysctl");
+        let name = ModuleName::parse("community.general.files.ini_file").unwrap();
+        assert_eq!(name.collection(), Some(("community", "general")));
+        assert_eq!(name.path(), PathBuf::from("files/ini_file"));
+        assert_eq!(name.in_python(), "ansible_collections.community.general.plugins.modules.files.ini_file");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for text in ["", ".", "a.b", "Copy", "a b", "a/b", "..a", "a..b.c", "ansible.builtin", "ansible.posix.", "cöpy"]
+        {
+            assert!(ModuleName::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    fn refused(text: &str) -> Option<String> {
+        refusal(&ModuleName::parse(text).unwrap())
+    }
+
+    #[test]
+    fn each_names_something_to_be_used_instead() {
+        assert_eq!(
+            refused("ansible.builtin.raw").unwrap(),
+            "raw is a part of Ansible's controller, which there is none of: use the module command or shell, or the plugin exec"
+        );
+        assert!(refused("include_tasks").unwrap().contains("definition files"));
+    }
+
+    #[test]
+    fn all_that_are_only_actions_are_refused_and_no_others() {
+        let actions = "include_tasks include_role import_playbook import_role import_tasks meta add_host group_by \
+        pause fetch raw reboot gather_facts wait_for_connection validate_argument_spec \
+        set_stats async_status async_wrapper";
+        for name in actions.split_whitespace() {
+            assert!(refused(name).is_some(), "{name}");
+            assert!(refused(&format!("local.test.{name}")).is_none(), "{name}");
+        }
+        for name in ["copy", "command", "wait_for", "setup", "service", "shell", "failed", "tempfile", "template"] {
+            assert!(refused(name).is_none(), "{name}");
+        }
     }
 }

@@ -2,14 +2,12 @@
 
 use crate::answer::{Answer, End, Limits};
 use crate::arrangement::{ArrangementError, Call, Content, Facts, Source, Step};
-use crate::controller::EMULATED;
 use crate::definition::{Condition, Conditions, Options, PythonTable};
-use crate::library::{LibraryError, Module};
-use crate::module::ModuleName;
-use crate::no_log::NoLog;
+use crate::library::{EMULATED, LibraryError, Module, ModuleName};
 use crate::python::{
     Become, Evaluation, MAX_OUTPUT, Python, PythonError, Request, Scope, StepRequest, Work, as_characters,
 };
+use crate::record::NoLog;
 use holo_bridge::trust::{TrustError, Trusted};
 use holo_bridge::{Attributes, Faults, Sensitive};
 use holo_plugin::facts::LocatedError;

@@ -1,9 +1,8 @@
 //! Finds the defined tasks and orphans.
 
 use crate::definition::{self, PythonTable};
-use crate::module::ModuleName;
-use crate::no_log::NoLog;
-use crate::record::Record;
+use crate::library::ModuleName;
+use crate::record::{NoLog, Record};
 use crate::task::{Defined, Origin, Shared, Task};
 use holo_bridge::{Attributes, Sensitive, order};
 use holo_change::base_store::{BaseStore, Remembered};

@@ -1,17 +1,17 @@
 //! A task as an entity.
 
 use crate::answer::{Answer, End};
-use crate::controller::EMULATED;
 use crate::definition::{Conditions, Options, PythonTable};
-use crate::difference;
-use crate::module::ModuleName;
+use crate::library::{EMULATED, ModuleName};
 use crate::record::Record;
 use crate::runner::{Job, LONGEST, RunError, Runner};
 use holo_bridge::{Attributes, DigestStore, HIDDEN, NO_DEFINITION, Sensitive, digest, limits, shown};
 use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
 use holo_change::{OnDisk, Tree};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Sink, Stream, Verdict};
 use std::cell::RefCell;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -187,7 +187,7 @@ impl Entity for Task {
         // Output is discarded here, as a check shows it.
         let answer = self.run(host, Purpose::Diff, Mode::default(), &mut Output::new(&mut Unheard)).ok()?;
         let (before, after) = answer.difference()?;
-        difference::write(host, &self.id, &self.hide(&after), &self.hide(&before)).ok()
+        write(host, &self.id, &self.hide(&after), &self.hide(&before)).ok()
     }
 }
 
@@ -400,4 +400,21 @@ struct Unheard;
 
 impl Sink for Unheard {
     fn write(&mut self, _: Stream, _: &[u8]) {}
+}
+
+/// Writes the desired and the actual state.
+///
+/// # Errors
+/// If the files cannot be written.
+pub(crate) fn write(host: &Host, id: &str, desired: &str, actual: &str) -> Result<FilePair, PathError> {
+    let cache = Tree::open(host.cache_dir())?;
+    let folder = Path::new("difference").join(digest(&id));
+    let write = |name: &str, text: &str| {
+        let place = cache.place(&folder.join(name));
+        place.create_folder()?;
+        let written = place.create()?.write_all(text.as_bytes());
+        written.map(|()| place.shown()).map_err(|error| PathError::new("write", place.shown(), error))
+    };
+    let pair = FilePair::new(write("desired", desired)?, write("actual", actual)?);
+    Ok(pair.with_applied_label(id).with_to_label(id.as_bytes()))
 }

@@ -1,10 +1,9 @@
-//! The plugin: its entities, and applying sets of them, in which archives wait for others that use the same paths.
+//! The plugin: its entities, and applying sets of them, in which archives wait for others that they need.
 
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired};
-use crate::inventory::{DefinedArchive, Inventory, canonical};
-use crate::record::ArchiveRecord;
 use crate::shared::Shared;
+use crate::store::{ArchiveRecord, DefinedArchive, Inventory, canonical};
 use holo_change::Tree;
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};

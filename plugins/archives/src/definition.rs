@@ -2,8 +2,7 @@
 
 use crate::limits::Limits;
 use crate::signature::{Signer, validate_key};
-use holo_download::Address;
-use holo_download::Checksum;
+use holo_download::{Address, Checksum};
 use holo_plugin::definitions::{Definition, Invalid, values};
 use serde::Deserialize;
 use std::collections::BTreeMap;

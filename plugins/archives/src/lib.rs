@@ -1,22 +1,18 @@
 //! The `archives` plugin: downloads files, and extracts archives.
 
 mod archives;
-mod checksum_list;
 mod definition;
 mod deployment;
 mod entity;
 mod error;
 mod extract;
 mod format;
-mod inventory;
 mod limits;
 mod listing;
-mod record;
 mod removal;
 mod shared;
-mod signature;
+pub(crate) mod signature;
 mod store;
-mod trees;
 
 /// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]

@@ -1,16 +1,16 @@
-//! A command that runs, unless there is a reason not to.
+//! A command that runs, unless there is a reason not to, and the conditions that are evaluated before.
 
-use crate::call;
-use crate::conditions;
+use crate::command::{CommandError, words};
 use crate::definition::Exec;
-use crate::error::{ExecError, RunError};
-use crate::last_run::LastRun;
-use crate::mocks::Mocks;
+use crate::records::{LastRun, Mocks};
 use bstr::BString;
-use holo_plugin::process::Ended;
+use holo_change::PathError;
+use holo_plugin::definitions::WrittenCommand;
+use holo_plugin::process::{Ended, Program, ProgramError, SYSTEM_PATH, keep_environment};
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, MAX_VALUE, Mode, Output, Sent, Stream, Verdict,
 };
+use std::path::Path;
 use std::time::Duration;
 
 /// The number of last lines shown of a failed command's output, if it was not shown immediately.
@@ -67,7 +67,7 @@ impl Entity for ExecEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let applied = match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
+        let applied = match must_run(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Ok(Applied::Unchanged),
             Ok(true) if host.test_mode() => self.mock(mode, host, output),
             Ok(true) => self.run(mode, host, output),
@@ -83,7 +83,7 @@ impl Entity for ExecEntity {
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
+        match must_run(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Verdict::InDesiredState,
             Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.shown())]),
             Err(error) => {
@@ -122,7 +122,7 @@ impl ExecEntity {
     fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
         let failed = |reason: RunError| ExecError::Failed { command: exec.shown(), reason };
-        let program = call::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
+        let program = program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let keeps = !mode.wanted.is_empty() || !self.has_no_conditions();
         let mut stdout = Captured::default();
         let ended = program.run(|stream, bytes| {
@@ -147,7 +147,7 @@ impl ExecEntity {
             }
             return Err(failed(RunError::Ended(reason)));
         }
-        if let Some(path) = exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
+        if let Some(path) = exec.creates.as_deref().filter(|path| !exists(path, host)) {
             return Err(failed(RunError::NotCreated(path.to_owned())));
         }
         if keeps {
@@ -175,10 +175,10 @@ impl ExecEntity {
 
     /// Prints the command in test mode, in which it is not run.
     fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
-        let program = call::program(&self.exec, &self.exec.command, None, mode)?;
+        let program = program(&self.exec, &self.exec.command, None, mode)?;
         let shown = if self.exec.sensitive { self.exec.shown() } else { program.to_string() };
         output.print(format!("MOCK: {shown}\n"));
-        if conditions::can_be_done(&self.exec) {
+        if can_be_done(&self.exec) {
             Mocks::open(host)?.add(&self.exec.name)?;
         }
         Ok(Applied::Changed(Vec::new()))
@@ -229,4 +229,128 @@ impl ExecEntity {
             report.edges.needs.push(Asset::new("path", path));
         }
     }
+}
+
+/// The default timeout for guards.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns true if the command must run. The conditions are evaluated in this order, until one is false.
+///
+/// # Errors
+/// If a condition cannot be evaluated.
+fn must_run(
+    exec: &Exec,
+    timeout: Option<Duration>,
+    refresh: bool,
+    host: &Host,
+    output: &mut Output<'_>,
+) -> Result<bool, ExecError> {
+    if refresh {
+        return Ok(true);
+    }
+    if exec.creates.as_deref().is_some_and(|path| exists(path, host)) {
+        return Ok(false);
+    }
+    if host.test_mode() {
+        // Guards would check this system instead of the one below the root.
+        let is_done = can_be_done(exec) && Mocks::open(host)?.contains(&exec.name);
+        return Ok(!is_done && !exec.refresh_only);
+    }
+    if let Some(guard) = &exec.onlyif
+        && !succeeds("onlyif", guard, exec, timeout, output)?
+    {
+        return Ok(false);
+    }
+    if let Some(guard) = &exec.unless_command
+        && succeeds("unless_command", guard, exec, timeout, output)?
+    {
+        return Ok(false);
+    }
+    Ok(!exec.refresh_only)
+}
+
+/// Returns true if the command may be unnecessary after it has run.
+fn can_be_done(exec: &Exec) -> bool {
+    exec.creates.is_some() || exec.onlyif.is_some() || exec.unless_command.is_some()
+}
+
+/// Returns true if the path that the command creates exists.
+fn exists(path: &str, host: &Host) -> bool {
+    host.below_root(Path::new(path)).exists()
+}
+
+/// Returns true if a guard succeeds. Its errors are shown, as the guard itself may be faulty.
+fn succeeds(
+    key: &str,
+    guard: &WrittenCommand,
+    exec: &Exec,
+    timeout: Option<Duration>,
+    output: &mut Output<'_>,
+) -> Result<bool, ExecError> {
+    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} {}", exec.shown_guard(guard)), reason };
+    let program = program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
+    let program = program.map_err(|error| failed(error.into()))?;
+    let ended = program.run(|stream, bytes| {
+        if stream == Stream::Stderr {
+            output.relay(stream, bytes);
+        }
+    });
+    match ended {
+        Ok(ended) if ended.timed_out.is_some() => Err(failed(RunError::Ended(ended.failure().unwrap_or_default()))),
+        Ok(ended) => Ok(ended.failure().is_none()),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// A command, or one of its guards, failed.
+#[derive(Debug, thiserror::Error)]
+enum ExecError {
+    /// The failed command as written, after its key if that is not `command`.
+    #[error("{command}: {reason}")]
+    Failed { command: String, reason: RunError },
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The record of test mode cannot be read or written.
+    #[error(transparent)]
+    Mocks(#[from] PathError),
+}
+
+/// The reason why a command failed.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error("{0}")]
+    Ended(String),
+    #[error("it has not created {0}")]
+    NotCreated(String),
+}
+
+/// The default working directory.
+const ROOT: &str = "/";
+
+/// Returns the program for a command, with all settings of its definition.
+pub(crate) fn program(
+    exec: &Exec,
+    written: &WrittenCommand,
+    timeout: Option<Duration>,
+    mode: Mode<'_>,
+) -> Result<Program, CommandError> {
+    let mut program = Program::from_words(words(written, exec.shell)?);
+    program.current_dir(exec.cwd.as_deref().unwrap_or(ROOT)).identity(exec.identity());
+    if exec.clean_environment {
+        program.clear_env().path(SYSTEM_PATH);
+    }
+    keep_environment(&mut program);
+    mode.tell(&mut program);
+    if let Some(text) = &exec.stdin {
+        program.stdin(text.as_bytes());
+    }
+    if let Some(path) = exec.search_path() {
+        program.path(path);
+    }
+    program.envs(exec.variables()).timeout(timeout);
+    Ok(program)
 }

@@ -1,14 +1,9 @@
 //! The `exec` plugin: commands that run, unless there is a reason not to.
 
-mod ahead;
-mod call;
 mod command;
-mod conditions;
 mod definition;
 mod entity;
-mod error;
-mod last_run;
-mod mocks;
+mod records;
 mod scan;
 
 /// Runs the plugin with its command line and environment.

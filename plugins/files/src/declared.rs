@@ -8,8 +8,12 @@ mod executor;
 mod found;
 mod inspection;
 mod preview;
-mod unchanged;
 mod wanted;
+
+pub(crate) use definition::FileDefinition;
+pub(crate) use entity::DeclaredFile;
+pub(crate) use executor::{apply, remove_empty_folder, tidy};
+pub(crate) use found::{Contradicted, DeclaredScan};
 
 use access::Accesses;
 use bstr::ByteSlice;
@@ -20,16 +24,10 @@ use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Origin, Output, Span, Verdict, apply_one,
 };
-use inspection::Inspection;
+use inspection::{Inspection, UnchangedFiles};
 use std::fs;
 use std::path::{Path, PathBuf};
-use unchanged::UnchangedFiles;
 use wanted::{DeclaredError, TEMPLATE_SUFFIX};
-
-pub(crate) use definition::FileDefinition;
-pub(crate) use entity::DeclaredFile;
-pub(crate) use executor::{apply, remove_empty_folder, tidy};
-pub(crate) use found::{Contradicted, DeclaredScan};
 
 impl DeclaredFile {
     /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist or this is unknown.

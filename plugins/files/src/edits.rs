@@ -3,38 +3,37 @@
 //! The [`ledger`] of a file records the owner of each line, and [`outcome`] applies an edit to it. [`scan`] finds the edits, [`inspection`]
 //! compares them with the file, [`executor`] changes the file, and [`record`] is the form on disk.
 
-mod block;
 mod definition;
-mod entity;
 mod executor;
-mod ini;
 mod inspection;
 mod ledger;
-mod line;
 mod outcome;
 mod pattern;
 mod record;
 mod scan;
-mod subject;
 mod text;
 
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
-pub(crate) use entity::EditEntity;
 pub(crate) use executor::apply;
 pub(crate) use inspection::check;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::{Ensure, SharedKeys};
+use holo_change::claims::Claims;
 use holo_change::tracked::Digest;
-use holo_plugin::definitions::Invalid;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict, apply_one};
+use holo_plugin::definitions::{Invalid, Location};
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict, apply_one};
 use inspection::look;
 use ledger::{Draft, Plan, Spot};
-use std::path::Path;
+use record::CachedFile;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// The definition of an edit.
 #[derive(Clone, Debug)]
-pub(crate) enum EditDefinition {
+enum EditDefinition {
     Line(LineDefinition),
     Block(BlockDefinition),
     Ini(IniDefinition),
@@ -106,5 +105,98 @@ impl Entity for EditEntity {
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
         look(self, host, |inspection, file| inspection.blame(file, self)).ok()?
+    }
+}
+
+/// The kind of asset by which the edits of a path are found.
+const EDITED: &str = "edited-file";
+
+/// An edit, or an orphaned one.
+#[derive(Debug)]
+pub(crate) struct EditEntity {
+    id: String,
+    /// The path in the definition, or for an orphan in the record.
+    path: PathBuf,
+    /// The path without symlinks at the time of the scan.
+    file: PathBuf,
+    /// `None` for an orphan.
+    definition: Option<EditDefinition>,
+    timeout: Option<Duration>,
+    /// The file that contains the edit according to the records.
+    made_in: Option<PathBuf>,
+    /// The orphans of the same path.
+    orphans: Arc<[String]>,
+    /// The orphans that the edit comes after. The others come before these.
+    after: Vec<String>,
+    /// The report of an orphan.
+    report: Option<EntityReport>,
+    /// Whether the content of the file must not be shown.
+    sensitive: bool,
+    /// Whether the file is overwritten instead of replaced.
+    in_place: bool,
+    run: Arc<Run>,
+    fingerprint: OnceLock<String>,
+}
+
+/// Data that all edits of a run share.
+#[derive(Debug, Default)]
+struct Run {
+    /// The locations of the definitions, by the IDs of the edits.
+    locations: BTreeMap<String, Location>,
+    /// The claims of all plugins, read on first use, when every plugin has published its own.
+    claims: OnceLock<Claims>,
+    /// The file that was read last.
+    last_read: Mutex<Option<CachedFile>>,
+}
+
+impl Run {
+    fn new(locations: BTreeMap<String, Location>) -> Run {
+        Run { locations, ..Run::default() }
+    }
+
+    fn claims(&self, host: &Host) -> &Claims {
+        self.claims.get_or_init(|| Claims::read(host.locations()))
+    }
+}
+
+impl EditEntity {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the path of the file without symlinks at the time of the scan.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.definition.is_none()
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn to_report(&self) -> EntityReport {
+        if let Some(report) = &self.report {
+            return report.clone();
+        }
+        let mut report = EntityReport::new(self.id.as_str());
+        let path = self.path.display().to_string();
+        if let Some(definition) = &self.definition {
+            let word = if definition.shared().ensure == Ensure::Absent { "take out of" } else { "edit" };
+            report.inform(word, path.as_str());
+        }
+        report.edges.provides.push(Asset::new(EDITED, path.as_str()));
+        report.edges.needs.push(Asset::new("path", path.as_str()));
+        report.edges.after.extend(self.after.iter().map(|id| id.as_str().into()));
+        report.edges.watch.push(path.into());
+        report
+    }
+
+    /// Returns the digest of the definition, which is recorded to detect changes of it.
+    fn fingerprint(&self) -> &str {
+        self.fingerprint.get_or_init(|| self.definition.as_ref().map(EditDefinition::fingerprint).unwrap_or_default())
     }
 }

@@ -1,17 +1,17 @@
-//! Definition files that are known to be valid. A limited scan reads only the relevant parts of those.
+//! Definition files that are known to be valid. A limited scan reads only the relevant parts of them, and finds declarations that may
+//! interact with the given ones: those of the same file, and those above and below it.
 //!
 //! They are recorded with the state that they had when they were found to be valid. Without the record, they are read completely.
 
-mod related;
-
-use holo_change::{Fingerprint, Tree, UnchangedRecord};
+use bstr::{BString, ByteSlice};
+use holo_change::{CanonicalPaths, Fingerprint, Tree, UnchangedRecord};
 use holo_plugin::definitions::{FileState, KnownFiles, OutlinedTable, TableId};
-use holo_plugin::{Host, ScanLimit};
-use related::Related;
+use holo_plugin::{Asset, Host, ScanLimit};
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -105,4 +105,215 @@ fn fingerprint(files: &[FileState]) -> Fingerprint {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let program = program.map(|program| (program.ino(), program.size(), program.mtime(), program.mtime_nsec())).ok();
     Fingerprint::new(&[], &(files, program))
+}
+
+/// The key of a table's path.
+const PATH: &str = "path";
+
+/// Tables, indexed by the relations between their paths.
+struct Related<'t> {
+    tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)],
+    /// The directory and the file name of each table.
+    names: Vec<(usize, &'t str)>,
+    directories: Vec<Directory<'t>>,
+}
+
+/// A directory that contains declared files.
+struct Directory<'t> {
+    path: &'t Path,
+    canonical: PathBuf,
+    /// The symlinks in its path.
+    symlinks: Vec<PathBuf>,
+}
+
+/// The paths of tables that interact with a set of tables.
+#[derive(Default)]
+struct Wanted {
+    /// Tables with these paths are about the same file.
+    same: HashSet<PathBuf>,
+    /// Tables with these paths conflict unless they are directories or symlinks.
+    above: HashSet<PathBuf>,
+    /// The parents of all these paths.
+    parents: HashSet<PathBuf>,
+    /// Paths that cannot have anything below them.
+    in_the_way: Vec<PathBuf>,
+}
+
+impl<'t> Related<'t> {
+    /// Indexes tables. Returns `None` if the path of a table is unknown.
+    fn new(tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)], host: &Host) -> Option<Related<'t>> {
+        let paths = Paths::new(host);
+        let (mut names, mut directories, mut by_path) = (Vec::with_capacity(tables.len()), Vec::new(), HashMap::new());
+        let mut last: Option<(&str, usize)> = None;
+        for (table, id) in tables {
+            let path = id.filter(|id| id.key == PATH).map(|id| id.name).or_else(|| table.text_of(PATH))?;
+            let (directory, name) = path.rsplit_once('/').filter(|(_, name)| !["", ".", ".."].contains(name))?;
+            // Usually the directory is that of the table before.
+            if last.is_none_or(|(last, _)| last != directory) {
+                let index = *by_path.entry(directory).or_insert_with(|| {
+                    let shown = if directory.is_empty() { "/" } else { directory };
+                    let within = Path::new(shown).join("x");
+                    directories.push(Directory {
+                        path: Path::new(shown),
+                        canonical: paths.canonical(&within).parent().map(Path::to_owned).unwrap_or_default(),
+                        symlinks: paths.symlinks(&within),
+                    });
+                    directories.len() - 1
+                });
+                last = Some((directory, index));
+            }
+            let index = last.map_or(0, |(_, index)| index);
+            names.push((index, name));
+        }
+        Some(Related { tables, names, directories })
+    }
+
+    /// Returns for each table whether it interacts with these entities, directly or through others, or `None` if one of them may interact
+    /// with any table.
+    fn to(&self, ids: &[BString]) -> Option<Vec<bool>> {
+        let asked: HashSet<&[u8]> = ids.iter().map(|id| id.as_slice()).collect();
+        let names: HashSet<&[u8]> = asked.iter().filter_map(|id| Some(id.split_once_str(":")?.1)).collect();
+        let may_be = |name: &[u8]| match ids {
+            // Comparing is faster than hashing.
+            [only] => only.ends_with(name),
+            _ => names.contains(name),
+        };
+        let is_asked = |id: &Option<TableId<'_>>| {
+            id.is_some_and(|id| may_be(id.name.as_bytes()) && asked.iter().any(|asked| id.is(asked)))
+        };
+        let are_asked: Vec<bool> = self.tables.iter().map(|(_, id)| is_asked(id)).collect();
+        let found: HashSet<TableId<'_>> = self
+            .tables
+            .iter()
+            .zip(&are_asked)
+            .filter(|(_, is_asked)| **is_asked)
+            .filter_map(|((_, id), _)| *id)
+            .collect();
+        if found.len() != asked.len() {
+            return None;
+        }
+        Some(self.with_related(|index| are_asked.get(index) == Some(&true)))
+    }
+
+    /// Returns for each table whether its entity may be ordered next to one that needs and provides these assets, or interacts with such an
+    /// entity. Returns `None` if that is unknown.
+    fn to_neighbours(&self, needs: &[Asset], provides: &[Asset]) -> Option<Vec<bool>> {
+        // Declared files need only paths and accounts, and provide only paths.
+        if provides.iter().any(|asset| asset.kind != "path") {
+            return None;
+        }
+        let paths = |assets: &'_ [Asset]| -> Vec<PathBuf> {
+            assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.to_path_lossy().into()).collect()
+        };
+        let (needs, provides) = (paths(needs), paths(provides));
+        if needs.iter().chain(&provides).any(|path| path.components().any(|part| part == Component::ParentDir)) {
+            return None;
+        }
+        let ends: HashSet<&Path> =
+            needs.iter().flat_map(|path| path.ancestors()).chain(provides.iter().map(PathBuf::as_path)).collect();
+        let parents: HashSet<&Path> = ends.iter().filter_map(|path| path.parent()).collect();
+        let ways = |directory: &Directory<'t>| [directory.path.to_owned(), directory.canonical.clone()];
+        let is_within = |path: &PathBuf| provides.iter().any(|provided| path.starts_with(provided));
+        let within: Vec<bool> =
+            self.directories.iter().map(|directory| ways(directory).iter().any(is_within)).collect();
+        let is_near = |path: &PathBuf| parents.contains(path.as_path());
+        let near: Vec<bool> = self.directories.iter().map(|directory| ways(directory).iter().any(is_near)).collect();
+        let is_neighbour = |index: usize| {
+            let Some((directory, name)) = self.names.get(index) else { return false };
+            let is_end = |directory: &Directory<'t>| ways(directory).iter().any(|way| ends.contains(&*way.join(name)));
+            within.get(*directory) == Some(&true)
+                || near.get(*directory) == Some(&true) && self.directories.get(*directory).is_some_and(is_end)
+        };
+        Some(self.with_related(is_neighbour))
+    }
+
+    /// Returns for each table whether it is selected, has no known ID, or interacts with one of those.
+    fn with_related(&self, is_meant: impl Fn(usize) -> bool) -> Vec<bool> {
+        // Tables without a known ID are always read.
+        let tables = self.tables.iter().enumerate();
+        let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index)).collect();
+        let mut new = chosen.clone();
+        while new.contains(&true) {
+            let mut wanted = Wanted::default();
+            for (index, _) in new.iter().enumerate().filter(|(_, is_new)| **is_new) {
+                self.add(index, &mut wanted);
+            }
+            new = self.found_by(&wanted, &chosen);
+            chosen.iter_mut().zip(&new).for_each(|(chosen, is_new)| *chosen |= is_new);
+        }
+        chosen
+    }
+
+    /// Returns true if nothing can be below the path of a table.
+    fn is_in_the_way(&self, index: usize) -> bool {
+        let ensure = self.tables.get(index).and_then(|(table, _)| table.text_of("ensure"));
+        !matches!(ensure, Some("directory" | "symlink"))
+    }
+
+    fn directory_of(&self, index: usize) -> Option<(&Directory<'t>, &'t str)> {
+        let (directory, name) = self.names.get(index)?;
+        Some((self.directories.get(*directory)?, name))
+    }
+
+    /// Adds every path that may interact with this table.
+    fn add(&self, index: usize, wanted: &mut Wanted) {
+        let Some((directory, name)) = self.directory_of(index) else { return };
+        let canonical = directory.canonical.join(name);
+        let above = directory.canonical.ancestors().chain(directory.path.ancestors());
+        let above: Vec<PathBuf> =
+            above.chain(directory.symlinks.iter().map(PathBuf::as_path)).map(Path::to_owned).collect();
+        let parents = above.iter().chain([&canonical]).filter_map(|path| path.parent());
+        wanted.parents.extend(parents.map(Path::to_owned));
+        wanted.above.extend(above);
+        if self.is_in_the_way(index) {
+            wanted.in_the_way.push(canonical.clone());
+        }
+        wanted.same.insert(canonical);
+    }
+
+    /// Returns for each table whether it is wanted and not chosen yet.
+    fn found_by(&self, wanted: &Wanted, chosen: &[bool]) -> Vec<bool> {
+        let is_below = |directory: &Directory<'_>| {
+            let Directory { path, canonical, symlinks } = directory;
+            let mut in_the_way = wanted.in_the_way.iter();
+            in_the_way.any(|above| path.starts_with(above) || canonical.starts_with(above) || symlinks.contains(above))
+        };
+        let below: Vec<bool> = self.directories.iter().map(is_below).collect();
+        let near: Vec<bool> =
+            self.directories.iter().map(|directory| wanted.parents.contains(&directory.canonical)).collect();
+        let is_found = |index: usize, directory: usize| {
+            if below.get(directory) == Some(&true) {
+                return true;
+            }
+            let Some((directory, name)) = self.directory_of(index).filter(|_| near.get(directory) == Some(&true))
+            else {
+                return false;
+            };
+            let canonical = directory.canonical.join(name);
+            wanted.same.contains(&canonical) || wanted.above.contains(&canonical) && self.is_in_the_way(index)
+        };
+        let names = self.names.iter().enumerate();
+        names.zip(chosen).map(|((index, (directory, _)), chosen)| !chosen && is_found(index, *directory)).collect()
+    }
+}
+
+/// Determines canonical paths, with a cache.
+pub(crate) struct Paths {
+    canonical: Option<CanonicalPaths>,
+}
+
+impl Paths {
+    pub(crate) fn new(host: &Host) -> Paths {
+        Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
+    }
+
+    /// Returns the canonical form of a path, or the path itself if that cannot be determined.
+    pub(crate) fn canonical(&self, path: &Path) -> PathBuf {
+        self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
+    }
+
+    /// Returns the symlinks in a path, as far as they can be determined.
+    pub(crate) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
+        self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
+    }
 }

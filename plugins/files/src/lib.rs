@@ -7,7 +7,6 @@ mod files;
 mod known_files;
 mod managed;
 mod overlay;
-mod paths;
 mod read;
 mod sidecars;
 

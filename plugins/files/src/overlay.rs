@@ -4,39 +4,31 @@ pub(crate) mod adopt;
 mod blame;
 mod change;
 mod check;
-mod context;
+pub(crate) mod context;
 mod desired;
-mod distribution;
 pub(crate) mod doctor;
-mod entity;
-mod evaluation;
-mod hint;
-mod layout;
-mod patch;
+pub(crate) mod entity;
+pub(crate) mod layout;
 mod preparation;
 mod preview;
 mod provision;
-pub(crate) mod record;
 pub(crate) mod scan;
 mod scrub;
-mod secrets;
-pub(crate) mod sidecar;
 mod stock;
 
 pub(crate) use change::FAILED_UNCHANGED;
-use change::{Consequences, Outcome};
 pub(crate) use check::{Checked, check_many};
-pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 pub(crate) use layout::Layout;
-pub(crate) use sidecar::OverlayDefinition;
+pub(crate) use preparation::BufferedOutput;
 
+use change::{Consequences, Outcome};
 use context::Context;
 use holo_change::image_store::ImageStore;
 use holo_change::{Commits, Ended, Image};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
 };
-pub(crate) use preparation::BufferedOutput;
 use preparation::Indexed;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +40,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, ans
     let opened = Context::open(host, records).and_then(|context| {
         let mut sensitive =
             set.iter().filter(|job| job.entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive));
-        sensitive.try_for_each(|job| secrets::remember(&job.entity.path, &context.layout.images))?;
+        sensitive.try_for_each(|job| entity::remember(&job.entity.path, &context.layout.images))?;
         Ok(context)
     });
     match opened {
@@ -104,7 +96,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     tell(commits.flush(&context.layout.images), &mut own_bases, answers);
     context.separate_bases(&mut own_bases);
     let orphans = set.iter().filter(|job| job.entity.is_orphan()).map(|job| job.entity.path.as_path());
-    secrets::forget(orphans, context.host, &context.layout.images);
+    entity::forget(orphans, context.host, &context.layout.images);
     context.close();
 }
 

@@ -2,10 +2,9 @@
 
 use crate::declared::{self, Contradicted};
 use crate::edits::{self, EditTables, Neighbour};
-use crate::known_files::ScannedFiles;
+use crate::known_files::{Paths, ScannedFiles};
 use crate::managed::ManagedFile;
 use crate::overlay::{FileEntity, OverlayDefinition};
-use crate::paths::Paths;
 use crate::sidecars;
 use bstr::ByteSlice;
 use holo_plugin::definitions::{self, Definitions};

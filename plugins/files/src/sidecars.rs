@@ -1,6 +1,6 @@
-//! The sidecars of a scan.
+//! Sidecars: `[[overlay]]` tables with settings that resource files cannot express.
 
-use crate::overlay::sidecar::{OverlayDefinition, Sidecar};
+use crate::overlay::entity::{OverlayDefinition, Sidecar};
 use crate::overlay::{FileEntity, scan};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Defined, Definitions};

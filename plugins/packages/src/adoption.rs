@@ -1,9 +1,8 @@
 //! Generates definitions of installed packages: those installed on request, or any that is named.
 
 use crate::declaration::Package;
-use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Key};
+use crate::model::{Installed, Instance, Key, PackageError};
 use crate::providers;
 use holo_plugin::definitions::Definition;
 use holo_plugin::{Adopted, Candidate, Host, Output};

@@ -1,16 +1,14 @@
 //! Check: what an apply of each package would do, determined for all of them at once.
 
 use crate::action::Action;
-use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Kind, Step};
-use crate::need::installed_version;
-use crate::provider::PackageProvider;
+use crate::model::{Kind, PackageError, Step};
+use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
-use crate::wanted::{Ensure, Wanted};
+use crate::wanted::{Ensure, Wanted, installed_version};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The entity of a package.
 
-use crate::base::Base;
 use crate::check::{CheckResult, Finding, check_all};
-use crate::provider::{PackageProvider, ProviderError};
+use crate::providers::{PackageProvider, ProviderError};
+use crate::records::Base;
 use crate::repositories::{self, RepositoryEntity};
 use crate::repository::INDEX;
 use crate::simulate::Names;

@@ -2,25 +2,19 @@
 
 mod action;
 mod adoption;
-mod base;
 mod check;
 mod declaration;
 mod entity;
-mod error;
-mod index;
 mod intent;
-mod managed;
 mod manager;
 mod mock;
 mod model;
 mod names;
-mod need;
-mod operations;
 mod packages;
 mod pattern;
-mod provider;
 mod providers;
 mod query;
+mod records;
 mod repositories;
 mod repository;
 mod resolve;

@@ -1,18 +1,16 @@
 //! Runs the programs of a package manager on a system, and retries while another process has locked it.
 
-use crate::error::{PackageError, name};
 use crate::mock::Mock;
-use crate::model::Installed;
-use crate::provider::{PackageProvider, RepairBy};
+use crate::model::{Installed, PackageError, name};
+use crate::providers::{PackageProvider, RepairBy};
 use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
 use holo_plugin::system::Root;
 use holo_plugin::{Host, Output};
-use std::fs;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// The time that a transaction has to finish after its timeout, or after a signal to the plugin.
 const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -1,7 +1,6 @@
 //! A mock package manager for test mode: every package is available, and the installed ones are stored in the state directory.
 
-use crate::error::PackageError;
-use crate::model::{Installed, Instance, Key, Kind, Mark, Status, Transaction};
+use crate::model::{Installed, Instance, Key, Kind, Mark, PackageError, Status, Transaction};
 use holo_change::error::{PathError, Result as PathResult};
 use holo_change::{OnDisk, PathHandle, Tree};
 use holo_plugin::Host;

@@ -1,10 +1,9 @@
 //! The unique name of each package, however definitions refer to it.
 
-use crate::base::Base;
 use crate::declaration::Package;
 use crate::model::Key;
-use crate::provider::PackageProvider;
-use crate::providers;
+use crate::providers::{self, PackageProvider};
+use crate::records::Base;
 use holo_change::base_store::Things;
 use holo_plugin::Host;
 use holo_plugin::definitions::Definition;

@@ -1,23 +1,25 @@
-//! Scans for defined packages and orphans.
+//! The entities of the plugin, packages and repositories, and the scan for defined ones and orphans.
 
 use crate::adoption::{self, InstalledCache};
+use crate::check::{Finding, changes};
 use crate::declaration::Package;
 use crate::entity::{PackageEntity, PackageRecords, Shared};
 use crate::intent::Intent;
-use crate::managed::{Managed, with_those};
+use crate::model::Kind;
 use crate::names::{FullNames, things};
-use crate::provider::{PackageProvider, ProviderError};
-use crate::providers;
-use crate::repositories::{self, Repositories};
+use crate::providers::{self, PackageProvider, ProviderError};
+use crate::repositories::{self, Repositories, RepositoryEntity};
 use crate::repository::Repository;
 use crate::transaction;
-use crate::wanted::Wanted;
+use crate::wanted::{VERSION, Wanted};
+use bstr::BString;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{self, Common, Definitions};
+use holo_plugin::definitions::{self, Common, Definitions, Hindrance};
+use holo_plugin::index::Table;
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Candidate, Diagnosis, Entity, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, Verdict, missing_programs,
+    API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job, Level,
+    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_one, missing_programs,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,4 +204,142 @@ fn own_provider(host: &Host) -> Result<&'static dyn PackageProvider, ProviderErr
 
 fn named(name: &str) -> Result<&'static dyn PackageProvider, ProviderError> {
     Ok(providers::ALL.named(name)?)
+}
+
+/// A package, or a repository that packages come from.
+pub(crate) enum Managed {
+    Repository(Arc<Declared<RepositoryEntity>>),
+    Package(Box<Declared<PackageEntity>>),
+}
+
+impl Managed {
+    fn entity(&self) -> &dyn Entity {
+        match self {
+            Managed::Repository(repository) => &**repository,
+            Managed::Package(package) => &**package,
+        }
+    }
+
+    pub(crate) fn package(&self) -> Option<&Declared<PackageEntity>> {
+        if let Managed::Package(package) = self { Some(package) } else { None }
+    }
+
+    pub(crate) fn repository(&self) -> Option<&Declared<RepositoryEntity>> {
+        if let Managed::Repository(repository) = self { Some(repository) } else { None }
+    }
+}
+
+impl Entity for Managed {
+    fn report(&self) -> EntityReport {
+        self.entity().report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        self.entity().apply(host, mode, output)
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        self.entity().check(host, mode, output)
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().send(host, names, output);
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().foresee(host, names, output);
+    }
+
+    fn hindrance(&self) -> Option<&Hindrance> {
+        self.entity().hindrance()
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        self.entity().diff(host)
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        self.entity().preview(host)
+    }
+}
+
+/// Calls `work` with the jobs of a set whose entities are of one kind, if there are any.
+fn with_those<'e, E: 'e>(
+    set: &[Job<'e, Managed>],
+    answers: &mut dyn SetAnswers,
+    of_kind: impl Fn(&'e Managed) -> Option<&'e E>,
+    work: impl FnOnce(&[Job<'e, E>], &mut dyn SetAnswers),
+) {
+    let (mut jobs, mut places) = (Vec::new(), Table::new());
+    for (place, job) in set.iter().enumerate() {
+        if let Some(entity) = of_kind(job.entity) {
+            jobs.push(Job { entity, mode: job.mode });
+            places.push(place);
+        }
+    }
+    if !jobs.is_empty() {
+        work(&jobs, &mut Part { places, answers });
+    }
+}
+
+/// The version shown for a package that was installed by the mock manager.
+const MOCK: &str = "MOCK";
+
+impl Entity for PackageEntity {
+    fn report(&self) -> EntityReport {
+        self.full_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| transaction::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if let Err(error) = &self.provider {
+            output.error(error.to_string());
+            return Verdict::Failed;
+        }
+        match self.shared.finding(&self.wanted.id, host, output) {
+            Some(Finding::Verdict(verdict)) => verdict,
+            Some(Finding::Pending(task)) => Verdict::WouldChange(match &self.provider {
+                Ok(provider) => {
+                    let names = self.shared.names(*provider);
+                    changes(host, *provider, &names, &task, self.shared.tells_others())
+                }
+                Err(_) => Vec::new(),
+            }),
+            Some(Finding::Failed(problem)) => {
+                problem.tell(output);
+                Verdict::Failed
+            }
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn send(&self, _: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Some(version) = self.shared.version(&self.wanted.id) {
+            send_version(&version, names, output);
+        }
+    }
+
+    /// Sends the version that a check expects to be installed.
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        let Some(Finding::Pending(task)) = self.shared.finding(&self.wanted.id, host, output) else { return };
+        match (task.kind, task.item.version) {
+            (Some(Kind::Install), Some(version)) => send_version(&version, names, output),
+            (None, _) => self.send(host, names, output),
+            _ => {}
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+/// Sends the version of a package if it was requested.
+fn send_version(version: &str, names: &[BString], output: &mut Output<'_>) {
+    if names.iter().any(|name| name == VERSION) {
+        output.send(VERSION, if version.is_empty() { MOCK } else { version });
+    }
 }

@@ -1,6 +1,6 @@
 //! The versions that a definition accepts: an exact one, a glob, or a range.
 
-use crate::provider::PackageProvider;
+use crate::providers::PackageProvider;
 use std::fmt::{self, Display};
 
 /// A set of versions.

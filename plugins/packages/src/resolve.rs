@@ -2,10 +2,9 @@
 
 use crate::action::Action;
 use crate::model::{Answers, Installed, Item, Key, Kind, Mark, Offers, Status};
-use crate::need::{Main, Need, newest};
 use crate::pattern::VersionPattern;
-use crate::provider::PackageProvider;
-use crate::wanted::{Ensure, Wanted};
+use crate::providers::PackageProvider;
+use crate::wanted::{Ensure, Main, Need, Wanted, newest};
 use holo_plugin::index::define_index;
 
 define_index! {

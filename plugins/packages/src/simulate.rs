@@ -1,10 +1,9 @@
 //! Simulates a transaction before it is carried out, and determines which tasks are to blame if it is refused.
 
-use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Step, Transaction};
-use crate::need::newest;
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Step, Transaction};
 use crate::resolve::{Completion, Task};
+use crate::wanted::newest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a task is left out of a transaction.

@@ -1,9 +1,8 @@
 //! Packages that come from a file, local or downloaded, instead of a repository.
 
-use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
-use crate::model::{Installed, PackageFile};
+use crate::model::{Installed, PackageError, PackageFile};
 use crate::pattern::VersionPattern;
 use crate::wanted::{Ensure, Wanted};
 use holo_change::Tree;

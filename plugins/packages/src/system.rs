@@ -1,14 +1,13 @@
 //! The system whose packages are managed.
 
-use crate::error::PackageError;
 use crate::mock::Mock;
+use crate::model::PackageError;
 use holo_change::error::PathError;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// The default timeout for downloads and for queries, some of which download files.
 const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -2,20 +2,18 @@
 
 mod executor;
 
-use crate::base::Base;
 use crate::check::unknown;
 use crate::entity::{PackageEntity, PackageRecords};
-use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
-use crate::model::{Installed, Kind};
+use crate::model::{Installed, Kind, PackageError};
 use crate::names::{FullNames, things};
-use crate::need::installed_version;
-use crate::provider::PackageProvider;
+use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
+use crate::records::Base;
 use crate::resolve::{RequestIndex, Resolved, Task};
 use crate::source::Sources;
-use crate::wanted::{OURS, VERSION, Wanted};
+use crate::wanted::{OURS, VERSION, Wanted, installed_version};
 use executor::{Executor, installation};
 use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};

@@ -1,7 +1,7 @@
 //! A module's answer, line by line.
 
-use crate::header::Protocol;
-use crate::level::Level;
+use crate::module_log::Level;
+use crate::request::Protocol;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

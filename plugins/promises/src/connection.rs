@@ -1,10 +1,9 @@
-//! The connection to a running module, from its header to its termination.
+//! The connection to a running module, from its start to its termination.
 
 use crate::answer::{Answer, LineEvent};
-use crate::header::{GREETING, Header, HeaderError};
 use crate::module_log::ModuleLog;
 use crate::names::Subject;
-use crate::request::{TERMINATE, terminate_request};
+use crate::request::{GREETING, Header, HeaderError, Protocol, TERMINATE, terminate_request};
 use holo_bridge::trust::Trusted;
 use holo_bridge::{Sensitive, limits};
 use holo_plugin::process::{Conversation, ConversationError, Deadline, Program, Status};
@@ -67,8 +66,7 @@ impl Connection {
     /// Returns true if no attribute of an earlier promise can leak into this one: many modules with the line-based
     /// protocol never reset attributes.
     pub(crate) fn is_reusable_for(&self, subject: &Subject) -> bool {
-        self.header.protocol == crate::header::Protocol::Json
-            || self.sent.iter().all(|name| subject.attributes.get(name).is_some())
+        self.header.protocol == Protocol::Json || self.sent.iter().all(|name| subject.attributes.get(name).is_some())
     }
 
     /// Returns true if a module that wrote all its answers in advance has exited before it could read the last request:

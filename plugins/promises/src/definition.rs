@@ -1,6 +1,6 @@
 //! The keys of modules and promises.
 
-use crate::level::LogLevel;
+use crate::module_log::LogLevel;
 use crate::names::{attribute_problem, expansion_problem, is_identifier};
 use holo_bridge::{Attributes, Interpreter, texts};
 use holo_plugin::definitions::{Declaration, Definition, Invalid, NameError, NameKeys};

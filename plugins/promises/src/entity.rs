@@ -1,12 +1,12 @@
-//! A promise as an entity.
+//! A promise as an entity, and its record, which replaces the promise when it has no definition any more.
 
-use crate::context::{Context, DeclaredModule, lock};
+use crate::module::{Context, DeclaredModule, lock};
 use crate::names::Subject;
 use crate::outcome::Task;
-use crate::record::Scrub;
-use holo_bridge::{NO_DEFINITION, Sensitive, digest, shown};
+use holo_bridge::{Attributes, Interpreter, NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,6 +166,44 @@ impl PromiseEntity {
                 output.error(error.to_string());
                 Applied::FAILED
             }
+        }
+    }
+}
+
+/// A promise with its replacement, and the declaration of its module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scrub {
+    /// The type of the promise.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) promiser: String,
+    /// The attributes of the final promise.
+    pub(crate) scrub: Attributes,
+    /// The names of attributes whose values are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sensitive: Vec<String>,
+    /// The module's file, as declared.
+    pub(crate) path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interpreter: Option<Interpreter>,
+    #[serde(default)]
+    pub(crate) respects_root: bool,
+    /// The file of the definition.
+    pub(crate) filename: String,
+    pub(crate) line: usize,
+}
+
+impl Scrub {
+    /// Returns the promise that replaces it.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            kind: self.kind.clone(),
+            promiser: self.promiser.clone(),
+            attributes: self.scrub.clone(),
+            log_level: crate::module_log::LogLevel::default(),
+            filename: self.filename.clone(),
+            line: self.line,
         }
     }
 }

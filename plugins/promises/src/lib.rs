@@ -1,21 +1,17 @@
 //! The plugin `promises`: custom promise types of CFEngine, with unmodified modules.
 //!
-//! A `definition` becomes requests, which are sent over the `connection` to its `module`. The connection begins with a
-//! `header`; each request has an `answer`, which determines the `outcome` of the entity.
+//! A `definition` becomes requests, which are sent over the `connection` to its `module`. Each request has an
+//! `answer`, which determines the `outcome` of the entity.
 
 mod answer;
 mod connection;
-mod context;
 mod definition;
 mod entity;
-mod header;
-mod level;
 mod module;
 mod module_log;
 mod names;
 mod outcome;
 mod promises;
-mod record;
 mod request;
 
 /// Runs the plugin with its command line and environment.

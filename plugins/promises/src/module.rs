@@ -1,16 +1,18 @@
-//! A module in this run: its connection, and its faults.
+//! A module in this run: its connection, and its faults. All promises of a process share the running modules.
 
 use crate::answer::{Answer, LineEvent};
 use crate::connection::{Connection, ConnectionError};
-use crate::level::Level;
-use crate::module_log::ModuleLog;
+use crate::module_log::{Level, ModuleLog};
 use crate::names::Subject;
 use crate::request::{self, Operation};
-use holo_bridge::{Faults, Invocation, Sensitive};
+use holo_bridge::{DigestStore, Faults, Interpreter, Invocation, Sensitive};
 use holo_plugin::Host;
-use holo_plugin::process::{Conversation, ConversationError, Status};
+use holo_plugin::process::{Conversation, ConversationError, Status, end_together};
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The timeout for a module to end before another conversation begins.
@@ -235,4 +237,69 @@ fn report(path: &impl Display, event: LineEvent, log: &mut ModuleLog<'_, '_>, ha
         LineEvent::Stray(line) => log.warning(&format!("{path} wrote outside of the protocol: {line}")),
         LineEvent::Repeated(key) => log.warning(&format!("{path}: {key} is there twice in an answer; the last counts")),
     }
+}
+
+/// The timeout for all modules to end. The dispatcher only waits twice as long for the plugin.
+/// The file with the modules that have changed the system in a dry run.
+const DISTRUSTED: &str = ".distrusted";
+
+/// A module declared by a definition.
+#[derive(Debug)]
+pub(crate) struct DeclaredModule {
+    pub(crate) invocation: Arc<Invocation>,
+    /// The kind of asset that a promiser is.
+    pub(crate) provides: Option<String>,
+    /// The canonical path of the file.
+    pub(crate) real_file: PathBuf,
+}
+
+impl DeclaredModule {
+    pub(crate) fn new(invocation: Invocation, provides: Option<String>) -> DeclaredModule {
+        DeclaredModule { real_file: invocation.real_file(), invocation: Arc::new(invocation), provides }
+    }
+}
+
+/// The key of a running module: its file and its interpreter.
+type ModuleKey = (PathBuf, Option<Interpreter>);
+
+/// Running modules, and records about modules.
+#[derive(Debug)]
+pub(crate) struct Context {
+    modules: Mutex<BTreeMap<ModuleKey, Arc<Mutex<Module>>>>,
+    pub(crate) mocks: DigestStore,
+    pub(crate) distrusted: DigestStore,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context { modules: Mutex::default(), mocks: DigestStore::for_mocks(), distrusted: DigestStore::new(DISTRUSTED) }
+    }
+}
+
+impl Context {
+    /// Returns the running module of a declared one. Types that share a file and an interpreter share it.
+    pub(crate) fn module(&self, declared: &DeclaredModule) -> Arc<Mutex<Module>> {
+        let key = (declared.real_file.clone(), declared.invocation.interpreter().cloned());
+        let mut modules = lock(&self.modules);
+        let module =
+            modules.entry(key).or_insert_with(|| Arc::new(Mutex::new(Module::new(Arc::clone(&declared.invocation)))));
+        Arc::clone(module)
+    }
+
+    /// Ends all modules.
+    pub(crate) fn end(&self) {
+        let modules = std::mem::take(&mut *lock(&self.modules));
+        let conversations = modules.values().filter_map(|module| lock(module).terminate()).collect();
+        let ends = end_together(conversations, END_LIMIT, &mut |_, line| {
+            // Stderr may be closed.
+            let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
+        });
+        // They have no work left, so their exit statuses are irrelevant.
+        drop(ends);
+    }
+}
+
+/// Locks a value that stays valid even if another thread has panicked while holding the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! Names and texts with a meaning in CFEngine.
 
-use crate::level::LogLevel;
+use crate::module_log::LogLevel;
 use holo_bridge::Attributes;
 
 /// Attributes that CFEngine reserves, with the equivalent key of definitions, if any.

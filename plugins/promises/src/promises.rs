@@ -1,10 +1,9 @@
 //! The scan for promises and orphans.
 
-use crate::context::{Context, DeclaredModule};
 use crate::definition::{ActionPolicy, Module, Promise};
-use crate::entity::{EntityRecords, PromiseEntity};
+use crate::entity::{EntityRecords, PromiseEntity, Scrub};
+use crate::module::{Context, DeclaredModule};
 use crate::names::Subject;
-use crate::record::Scrub;
 use holo_bridge::{Invocation, Sensitive, order};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::declared::Declared;

@@ -1,11 +1,10 @@
 //! Brings resources into their desired states: those of the same provider are read, changed and read again together.
 
 use crate::catalog::ChoiceError;
+use crate::convention::{CallError, Outcome, Request};
 use crate::entity::{EntityRecords, ResourceEntity};
-use crate::exchange::{CallError, Outcome, Request};
 use crate::item::{Item, read_all, say_choice};
-use crate::notes::Note;
-use crate::provider::Provider;
+use crate::provider::{Note, Provider};
 use holo_bridge::{Sensitive, limits};
 use holo_change::base_store::BaseStore;
 use holo_plugin::{Applied, Host, Job, SetAnswers, in_threads};

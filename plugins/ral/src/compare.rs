@@ -90,7 +90,7 @@ mod tests {
 
     fn metadata() -> Metadata {
         let text = "provider: { type: thing, invoke: json, suitable: true, attributes: { name: , ensure: , state: { type: 'enum[present, absent]' }, \
-                    text: , flag: { type: boolean }, list: { type: 'array[string]' }, secret: { kind: w } } }";
+            text: , flag: { type: boolean }, list: { type: 'array[string]' }, secret: { kind: w } } }";
         Metadata::parse("x", "x.yaml", text.as_bytes()).unwrap()
     }
 

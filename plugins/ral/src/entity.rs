@@ -1,13 +1,15 @@
-//! A resource as an entity.
+//! A resource as an entity: its operations, its differences as files, and its record, with which it can be restored.
 
 use crate::attribute::Values;
 use crate::catalog::Catalog;
+use crate::compare::{ENSURE, is_gone};
 use crate::definition::DeclaredProvider;
-use crate::record::Record;
-use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, shown};
+use holo_bridge::{Attributes, DigestStore, HIDDEN, NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::Remembered;
 use holo_plugin::definitions::Location;
 use holo_plugin::{Action, Applied, Asset, EntityReport, Host, Output};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,7 +69,7 @@ impl ResourceEntity {
         }
         let mut report = EntityReport::new(self.id.as_str());
         report.edges.needs.extend_from_slice(&self.needs);
-        let is_gone = self.attributes.get(crate::compare::ENSURE).is_some_and(crate::compare::is_gone);
+        let is_gone = self.attributes.get(ENSURE).is_some_and(is_gone);
         if !is_gone {
             let kind = if self.kind == "file" { "path" } else { &self.kind };
             report.edges.provides.push(Asset::new(kind, self.name.as_str()));
@@ -124,4 +126,58 @@ impl ResourceEntity {
             Applied::FAILED
         })
     }
+}
+
+/// The record of a changed resource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    /// The type of the resource.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The provider that has changed it.
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    /// All attributes reported before the first change.
+    pub(crate) base: Values,
+    /// All attributes that were ever defined, with their last applied values; null if they were not reported.
+    pub(crate) left: Values,
+    /// The names of attributes whose values are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sensitive: Vec<String>,
+}
+
+impl Record {
+    /// Creates the record of a resource that was never changed.
+    pub(crate) fn new(base: &Values) -> Record {
+        Record { base: base.clone(), ..Record::default() }
+    }
+
+    /// Returns the attributes to restore. A resource that did not exist is removed, regardless of its defined
+    /// attributes.
+    pub(crate) fn to_restore(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let is_restored = |name: &str| self.left.contains_key(name) || (name == ENSURE && self.was_missing());
+        self.base.iter().filter(move |(name, _)| is_restored(name)).map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Returns true if the resource did not exist before.
+    pub(crate) fn was_missing(&self) -> bool {
+        self.base.get(ENSURE).is_some_and(is_gone)
+    }
+}
+
+/// Formats the desired attributes that the provider reports as lines of TOML.
+pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
+    let lines = names.keys().filter_map(|name| {
+        let value = values.get(name)?;
+        let shown = if hide(name) { Value::from(HIDDEN) } else { value.clone() };
+        Some(format!("{name} = {}\n", toml_value(&shown)))
+    });
+    lines.collect()
+}
+
+/// Formats a value as TOML. JSON values without an equivalent become strings.
+pub(crate) fn toml_value(value: &Value) -> String {
+    toml::Value::try_from(value)
+        .map_or_else(|_| toml::Value::String(value.to_string()).to_string(), |value| value.to_string())
 }

@@ -1,7 +1,7 @@
 //! The plugin `ral`: resources managed by libral's providers, which are run unmodified.
 //!
 //! `definition` contains the keys. The `catalog` finds the available `provider`s, each with its `metadata`; a provider
-//! follows one of two `convention`s. `compare` finds resources that are not in their desired states, and `apply`
+//! follows one of two `convention`s. `attribute` finds resources that are not in their desired states, and `apply`
 //! changes them.
 
 mod apply;
@@ -11,15 +11,11 @@ mod compare;
 mod convention;
 mod definition;
 mod entity;
-mod exchange;
 mod item;
 mod known;
 mod metadata;
-mod notes;
-mod operations;
 mod provider;
 mod ral;
-mod record;
 mod show;
 
 /// Serves the plugin, or shows resources if the first argument is `show`.

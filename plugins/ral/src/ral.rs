@@ -2,14 +2,18 @@
 
 use crate::apply;
 use crate::definition::{DeclaredProvider, Resource};
-use crate::entity::{Context, EntityRecords, ResourceEntity};
+use crate::entity::{Context, EntityRecords, Record, ResourceEntity, as_toml};
+use crate::item::Item;
 use crate::known::KnownProviders;
-use crate::record::Record;
-use holo_bridge::{Attributes, Invocation, Sensitive};
+use holo_bridge::{Attributes, Invocation, Sensitive, digest, shown};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Declarations, Defined};
-use holo_plugin::{Asset, EntityReport, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use holo_plugin::{
+    Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict,
+    apply_one,
+};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,4 +121,58 @@ fn needs(host: &Host, context: &Context, known: &KnownProviders, kind: &str, pro
     let commands = known.commands(kind, provider);
     report.edges.needs.extend(commands.map(|command| Asset::new("command", command)));
     report.edges.needs.into_iter().collect()
+}
+
+impl Entity for ResourceEntity {
+    fn report(&self) -> EntityReport {
+        let mut report = self.own_report();
+        let provider = match &self.provider {
+            Some(name) => format!("{}::{name}", self.kind),
+            None => self.kind.clone(),
+        };
+        report.inform("provider", provider);
+        shown::inform(&mut report, &self.attributes, &self.sensitive);
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if !self.is_mocked(host) {
+            return Item::new(0, self, mode.force).check(host, output);
+        }
+        match self.context.mocks.is_known(host, &self.id, &self.digest()) {
+            Ok(true) => Verdict::InDesiredState,
+            Ok(false) => Verdict::WouldChange(vec![format!("would ask a provider of type {}", self.kind)]),
+            Err(error) => {
+                output.error(error);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        if self.is_mocked(host) { None } else { files(self, host) }
+    }
+}
+
+/// Writes both files. A resource that does not exist has none.
+pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
+    let (desired, actual) = Item::new(0, entity, false).states(host)?;
+    let name: String = digest(&entity.id).chars().take(16).collect();
+    let folder = host.cache_dir().join(format!("ral-{name}"));
+    fs::create_dir_all(&folder).ok()?;
+    let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
+    let hides = |name: &str| entity.sensitive.hides(name);
+    fs::write(&pair.from, as_toml(&desired, &desired, hides)).ok()?;
+    match actual {
+        Some(actual) => fs::write(&pair.to, as_toml(&actual, &desired, hides)).ok()?,
+        // It may exist from an earlier diff in this run.
+        None if pair.to.exists() => fs::remove_file(&pair.to).ok()?,
+        None => {}
+    }
+    // The paths of the copies differ in each run.
+    Some(pair.with_applied_label(&entity.id).with_to_label(entity.id.as_bytes()))
 }

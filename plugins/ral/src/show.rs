@@ -2,12 +2,11 @@
 
 use crate::attribute::{Access, Values};
 use crate::catalog::Catalog;
+use crate::convention::Reading;
 use crate::definition::{DeclaredProvider, Resource};
-use crate::exchange::Reading;
-use crate::notes::Note;
-use crate::provider::Provider;
+use crate::entity::toml_value;
+use crate::provider::{Note, Provider};
 use crate::ral::in_order;
-use crate::record::toml_value;
 use holo_plugin::{Host, Output, Sink, Stream, definitions};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;

@@ -1,7 +1,6 @@
 //! A `[[scaffold]]` table, and the check of its values.
 
-use crate::engine::Form;
-use crate::engines::Language;
+use crate::engines::{Form, Language};
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::path::Path;

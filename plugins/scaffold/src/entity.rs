@@ -6,7 +6,7 @@ use crate::source;
 use crate::together::Together;
 use holo_change::claims::Claim;
 use holo_plugin::{Asset, EntityReport, Host};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The prefix of entity IDs.
@@ -104,7 +104,7 @@ impl Scaffold {
         };
         report.inform("render", self.source.display().to_string());
         report.inform("with", definition.summary());
-        let path = |path: &std::path::Path| Asset::new("path", path.display().to_string());
+        let path = |path: &Path| Asset::new("path", path.display().to_string());
         report.edges.provides.push(path(&self.target));
         let canonical = self.canonical.display().to_string();
         report.edges.owns.extend(["path", "path-tree"].map(|kind| Asset::new(kind, canonical.as_str())));

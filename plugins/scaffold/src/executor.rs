@@ -1,25 +1,26 @@
-//! Checks, applies and scrubs scaffolds.
+//! Checks, applies and scrubs scaffolds. A scrub restores the state before the first apply.
 
 mod provision;
-mod scrub;
-mod work;
 
-use crate::change::{Change, Circumstances};
+use crate::definition::ScaffoldDefinition;
 use crate::entity::Scaffold;
-use crate::error::{Result, ScaffoldError};
-use crate::known::Known;
-use crate::plan::Plan;
-use crate::preview::{self, After};
-use crate::record::Record;
+use crate::error::{Result, ScaffoldError, of_change};
+use crate::plan::{Change, Circumstances, Plan};
+use crate::post::Programs;
+use crate::preview::After;
+use crate::record::{Known, Record};
+use crate::render::{self, Rendered};
 use crate::source::Item;
 use crate::together::Shared;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::tracked::{Track, Tracker};
+use holo_change::claims::Claim;
+use holo_change::tracked::{Decision, Found, State, Track, Tracker, Tracks};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use work::Work;
+use std::sync::Arc;
 
 /// The context for operations on a scaffold.
 pub(crate) struct Executor<'a> {
@@ -130,7 +131,7 @@ impl<'a> Executor<'a> {
                 files.extend(paths.map(|(path, track)| (path, after(track))));
             }
         }
-        preview::write(entity, self.host, &target, &tracker, &files)
+        crate::preview::write(entity, self.host, &target, &tracker, &files)
     }
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
@@ -208,4 +209,164 @@ impl<'a> Executor<'a> {
 
 fn is_known_sensitive(record: &Record, path: &Path) -> bool {
     record.tracks().get(path).is_some_and(|track| track.sensitive)
+}
+
+/// A definition together with its rendered items.
+struct Work<'a> {
+    entity: &'a Scaffold,
+    definition: &'a ScaffoldDefinition,
+    /// The canonical path of the target.
+    target: PathBuf,
+    rendered: Rendered,
+    validations: Programs<'a>,
+    programs: Programs<'a>,
+    shared: Arc<Shared>,
+}
+
+impl<'a> Work<'a> {
+    fn new(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, executor: &Executor<'_>) -> Result<Work<'a>> {
+        let (rendered, warnings) = render::render(definition, &entity.file, executor.host)?;
+        executor.warnings.borrow_mut().extend(warnings);
+        let target = executor.tracker.canonical(&entity.target)?;
+        let validations = Programs::new(&definition.validate, &target, entity.timeout)?;
+        let programs = Programs::new(&definition.post, &target, entity.timeout)?;
+        Ok(Work { entity, definition, target, rendered, validations, programs, shared: entity.together.shared() })
+    }
+
+    /// Returns the paths of the target and of all rendered items.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(self.target.clone()).chain(self.rendered.keys().map(|path| self.target.join(path)))
+    }
+
+    /// Returns the files whose content must not be displayed.
+    fn sensitive(&self) -> impl Iterator<Item = PathBuf> {
+        let sensitive = self.rendered.iter().filter(|(_, item)| item.is_sensitive());
+        sensitive.map(|(path, _)| self.target.join(path))
+    }
+
+    /// Returns an error if a file that is to be created has an edit: the base would contain its lines.
+    fn check_edits(&self, tracks: &Tracks, executor: &Executor<'_>) -> Result<()> {
+        let layers = self.shared.layers(executor.host, &executor.tracker);
+        let edited = self.paths().filter(|path| tracks.get(path).is_none());
+        let edited = edited.filter_map(|path| Some((executor.shown(&path), layers.get(&path)?.as_ref()?))).next();
+        edited.map_or(Ok(()), |(shown, edit)| {
+            let problem = format!("{shown} is made by {}, and edited by {edit}; one of both has to go", self.shown());
+            Err(ScaffoldError::Never(problem))
+        })
+    }
+
+    /// Returns the ID of the entity and its definition file.
+    fn shown(&self) -> String {
+        Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown()
+    }
+
+    /// Checks that no other entity claims one of the paths, or a parent of one in a conflicting way.
+    fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
+        for path in self.paths() {
+            // The files that another entity creates in a tree are only known after they have been created.
+            let claims = self.shared.claims(executor.host);
+            let rival = executor.tracker.rival(&path, &self.entity.id(), &claims.all)?;
+            let other = claims.paths.conflict(&path, false);
+            if let Some(other) = other.or(rival.filter(|rival| rival.is_tree)) {
+                let shown = executor.host.below_root(&path);
+                let problem = format!(
+                    "{} is made by {}, and ruled by {}; one of both has to go",
+                    shown.display(),
+                    self.shown(),
+                    other.shown()
+                );
+                return Err(ScaffoldError::Never(problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The steps of scrubbing.
+struct Scrubbing {
+    changes: Vec<(Change, PathBuf)>,
+    found: Found,
+    /// The paths that cannot be restored while there is an overlay on them.
+    waiting: Vec<PathBuf>,
+}
+
+impl Executor<'_> {
+    /// Checks what scrubbing would do.
+    fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
+        let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
+        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+            return Ok(Verdict::InDesiredState);
+        }
+        let words = |(change, path): &(Change, PathBuf)| format!("{} {}", change.doing(), self.shown(path));
+        Ok(Verdict::WouldChange(scrubbing.changes.iter().map(words).collect()))
+    }
+
+    /// Returns the steps of scrubbing, or an error if it needs force.
+    fn scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Scrubbing> {
+        let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
+        let mut scrubbing = Scrubbing { changes: Vec::new(), found: Found::new(), waiting: Vec::new() };
+        let mut refused = Vec::new();
+        let mut gone = BTreeSet::new();
+        // The entries of a directory come before the directory, which is removed if all of them are.
+        for (path, track) in record.tracks().iter().rev() {
+            if tracker.is_overlaid(&path) {
+                scrubbing.waiting.push(path);
+                continue;
+            }
+            let current = tracker.state_of(record.tracks(), &path)?;
+            // Provisioned directories are only removed if they are empty, so that no files of others are lost.
+            let leaves = matches!(current, State::Directory { .. }) && track.base == State::Absent;
+            let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
+            if decision == Decision::NeedsForce && !leaves && !record.is_due(&path) {
+                refused.push(format!("{} has been changed", self.shown(&path)));
+            }
+            let stays = leaves
+                && tracker.place(&path.join("x")).siblings()?.iter().any(|name| !gone.contains(&path.join(name)));
+            let is_base = current == track.base;
+            scrubbing.found.insert(path.clone(), current);
+            if is_base || stays {
+                continue;
+            }
+            let change = if track.base == State::Absent { Change::Remove } else { Change::Restore };
+            if change == Change::Remove {
+                gone.insert(path.clone());
+            }
+            scrubbing.changes.push((change, path));
+        }
+        scrubbing.changes.reverse();
+        refused.reverse();
+        if refused.is_empty() || force { Ok(scrubbing) } else { Err(ScaffoldError::NeedsForce(refused.join(", "))) }
+    }
+
+    /// Restores the state before the first apply.
+    fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
+        let Some(mut remembered) = self.recovered(entity)? else { return Ok(Applied::Unchanged) };
+        let scrubbing = self.scrubbing(entity, &remembered.base, mode.force)?;
+        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
+        let nothing = Found::new();
+        let found = if mode.force { &nothing } else { &scrubbing.found };
+        let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
+        self.has_begun.set(true);
+        let known = entity.together.known(self.host);
+        known.note_applied();
+        known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
+        let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
+        let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));
+        crate::preview::keep_replaced(changed, &self.tracker, self.host, output);
+        tracker.scrub(&mut remembered, found).map_err(of_change)?;
+        for path in &scrubbing.waiting {
+            output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));
+        }
+        // A file may have been created in a directory in the meantime, and the directory was kept.
+        let is_done = |(change, path): &(Change, PathBuf)| *change != Change::Remove || !exists(&tracker, path);
+        let done = scrubbing.changes.iter().filter(|change| is_done(change));
+        Ok(Applied::Changed(done.map(|(change, path)| format!("{} {}", change.done(), self.shown(path))).collect()))
+    }
+}
+
+fn exists(tracker: &Tracker, path: &Path) -> bool {
+    tracker.place(path).exists().unwrap_or(true)
 }

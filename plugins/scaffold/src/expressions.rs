@@ -1,13 +1,10 @@
 //! Expressions in the data of a definition, such as `{{ Facts.version }}`.
 
 use crate::engines::jet::{self, EvalError};
-use crate::template_context::TemplateContext;
+use crate::template_context::{DELIMITERS, TemplateContext};
 use holo_plugin::facts::LocatedError;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-
-/// The delimiters of expressions.
-const DELIMITERS: [(&str, &str); 2] = [("{{", "}}"), ("${", "}")];
 
 /// The reason why a text with expressions has no value.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +70,7 @@ fn text_of(text: String, context: &Arc<TemplateContext>) -> Result<Value, Expres
 }
 
 /// Returns the position of the first expression, with its delimiters.
-fn first(text: &str) -> Option<(usize, &'static str, &'static str)> {
+pub(crate) fn first(text: &str) -> Option<(usize, &'static str, &'static str)> {
     DELIMITERS.iter().filter_map(|(open, close)| Some((text.find(open)?, *open, *close))).min()
 }
 

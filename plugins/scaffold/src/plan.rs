@@ -1,17 +1,17 @@
-//! Plans the steps that provision a target, without changing anything.
+//! Plans the steps that provision a target, without changing anything, including the removal of paths that its source does not contain.
 
-use crate::change::{Change, Circumstances};
 use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
-use crate::purge;
+use crate::record::{Known, Record};
+use crate::render::Rendered;
 use crate::source::Item;
-use holo_change::in_shares;
 use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track, Tracker};
+use holo_change::{Kind, in_shares};
 use holo_plugin::definitions::values;
 use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const FILE_MODE: u32 = 0o644;
 const SENSITIVE_MODE: u32 = 0o600;
@@ -57,7 +57,7 @@ impl Plan {
             plan.give_up(circumstances, path, track)?;
         }
         if circumstances.definition.purge {
-            plan.clear.extend(purge::purge(circumstances, &wanted, &mut plan.changes)?);
+            plan.clear.extend(purge(circumstances, &wanted, &mut plan.changes)?);
         }
         plan.make_way(circumstances, &in_the_way)?;
         // Sorted by name, a directory precedes its entries.
@@ -126,7 +126,7 @@ impl Plan {
         let current = circumstances.tracker.state_of(circumstances.record.tracks(), &path)?;
         self.found.insert(path.clone(), current.clone());
         let is_inside = path.starts_with(circumstances.target);
-        let purges = circumstances.definition.purge && is_inside && purge::may_go(circumstances, &path)?;
+        let purges = circumstances.definition.purge && is_inside && may_go(circumstances, &path)?;
         let wanted = if purges { &State::Absent } else { &track.base };
         if current == *wanted {
             // Only the record of the path must be removed, and this can wait for another change.
@@ -139,7 +139,7 @@ impl Plan {
         if *wanted == State::Absent && is_directory {
             // The directory is kept if it contains files of others. Whether purging empties it is not known yet.
             if !purges {
-                if purge::empties(circumstances, &self.changes, &path)? {
+                if empties(circumstances, &self.changes, &path)? {
                     self.changes.insert(path.clone(), Change::Remove);
                 }
                 self.restore.push(path);
@@ -162,7 +162,7 @@ impl Plan {
     fn make_way(&mut self, circumstances: &Circumstances<'_>, in_the_way: &[PathBuf]) -> Result<()> {
         for path in in_the_way {
             if matches!(circumstances.tracker.state(path)?, State::Directory { .. })
-                && !purge::empties(circumstances, &self.changes, path)?
+                && !empties(circumstances, &self.changes, path)?
             {
                 let shown = circumstances.host.below_root(path);
                 return Err(ScaffoldError::Never(format!(
@@ -269,4 +269,160 @@ impl Wanted {
             }
         }
     }
+}
+
+/// A change of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Make,
+    Write,
+    /// A change of these attributes, as a fragment such as `the mode`.
+    Attributes(&'static str),
+    Remove,
+    Restore,
+    RunPrograms,
+}
+
+impl Change {
+    /// Returns the verb in the past tense.
+    pub(crate) fn done(self) -> String {
+        let words = match self {
+            Change::Make => "made",
+            Change::Write => "wrote",
+            Change::Attributes(which) => return format!("changed {which} of"),
+            Change::Remove => "removed",
+            Change::Restore => "restored",
+            Change::RunPrograms => "ran the programs for",
+        };
+        words.to_owned()
+    }
+
+    /// Returns the verb in the conditional: `would …`.
+    pub(crate) fn doing(self) -> String {
+        let words = match self {
+            Change::Make => "would make",
+            Change::Write => "would write",
+            Change::Attributes(which) => return format!("would change {which} of"),
+            Change::Remove => "would remove",
+            Change::Restore => "would restore",
+            Change::RunPrograms => "would run the programs for",
+        };
+        words.to_owned()
+    }
+
+    pub(crate) fn between(current: &State, desired: &State) -> Change {
+        match (current, desired) {
+            (_, State::Absent) => Change::Remove,
+            (State::Absent, _) => Change::Make,
+            _ => current.differs_by(desired).map_or(Change::Write, Change::Attributes),
+        }
+    }
+}
+
+/// The input of a plan.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) definition: &'a ScaffoldDefinition,
+    /// The canonical path of the directory that is rendered.
+    pub(crate) target: &'a Path,
+    /// A tracker that cannot leave the target.
+    pub(crate) tracker: &'a Tracker,
+    pub(crate) record: &'a Record,
+    /// The files that are known to be unchanged, and need not be read.
+    pub(crate) known: &'a Known,
+    pub(crate) rendered: &'a Rendered,
+    /// The paths inside the target that belong to other entities, and are not purged.
+    pub(crate) others: &'a BTreeSet<PathBuf>,
+    /// True if the plan is made by an apply. By then, orphaned edits are reverted, unless that was refused.
+    pub(crate) is_apply: bool,
+    /// Returns true if a program must be run for a file.
+    pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Circumstances<'_> {
+    /// Returns true if a file contains edits or has an overlay, and is therefore not purged.
+    pub(crate) fn has_layers(&self, path: &Path) -> Result<bool> {
+        Ok(self.tracker.is_overlaid(path) || (self.is_apply && self.tracker.is_edited(path)?))
+    }
+
+    /// Returns true if a path belongs to another entity, which owns a path inside the target.
+    pub(crate) fn is_others(&self, path: &Path) -> bool {
+        path.ancestors().take_while(|above| *above != self.target).any(|above| self.others.contains(above))
+    }
+}
+
+/// Returns true if a path that the source no longer contains is purged: it neither belongs to another entity nor is
+/// at or below a mount point.
+fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<bool> {
+    if circumstances.is_others(path) || circumstances.has_layers(path)? {
+        return Ok(false);
+    }
+    let target = circumstances.target;
+    for part in path.ancestors().take_while(|part| *part != target) {
+        let place = circumstances.tracker.place(part);
+        if place.exists()? && place.is_mount_point()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Adds the removal of all undesired paths to the changes, and returns these paths. The changes already contain the
+/// tracked paths.
+pub(crate) fn purge(
+    circumstances: &Circumstances<'_>,
+    wanted: &BTreeSet<PathBuf>,
+    changes: &mut BTreeMap<PathBuf, Change>,
+) -> Result<Vec<PathBuf>> {
+    let mut purged = Vec::new();
+    let mut foreign_directories = Vec::new();
+    let mut open = vec![circumstances.target.to_owned()];
+    while let Some(directory) = open.pop() {
+        for name in circumstances.tracker.place(&directory.join("x")).siblings()? {
+            let path = directory.join(name);
+            let place = circumstances.tracker.place(&path);
+            let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
+            let Some(looks) = place.stat()? else { continue };
+            // A file can be a mount point, too.
+            if circumstances.is_others(&path) || circumstances.has_layers(&path)? || place.is_mount_point()? {
+                continue;
+            }
+            match looks.kind {
+                Kind::Directory => {
+                    if !wanted.contains(&path) {
+                        foreign_directories.push(path.clone());
+                    }
+                    open.push(path);
+                }
+                Kind::File | Kind::Symlink if !is_known && !is_temporary(circumstances, wanted, &path) => {
+                    changes.insert(path.clone(), Change::Remove);
+                    purged.push(path);
+                }
+                // Sockets, FIFOs and devices belong to programs.
+                Kind::File | Kind::Symlink | Kind::Other => {}
+            }
+        }
+    }
+    // The deepest directories come first: a directory is empty if its subdirectories are removed.
+    foreign_directories.sort();
+    for directory in foreign_directories.into_iter().rev() {
+        if empties(circumstances, changes, &directory)? {
+            changes.insert(directory.clone(), Change::Remove);
+            purged.push(directory);
+        }
+    }
+    Ok(purged)
+}
+
+/// Returns true if this is a temporary file of a killed apply.
+fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let of = bytes.strip_suffix(b".holonew").and_then(|of| std::str::from_utf8(of).ok());
+    circumstances.record.tracks().is_temporary(path) || of.is_some_and(|of| wanted.contains(Path::new(of)))
+}
+
+/// Returns true if all entries of a directory are removed.
+fn empties(circumstances: &Circumstances<'_>, changes: &BTreeMap<PathBuf, Change>, directory: &Path) -> Result<bool> {
+    let names = circumstances.tracker.place(&directory.join("x")).siblings()?;
+    Ok(names.into_iter().all(|name| changes.get(&directory.join(name)) == Some(&Change::Remove)))
 }

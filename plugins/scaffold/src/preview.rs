@@ -90,11 +90,11 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
 }
 
 /// Returns the replacement for sensitive content.
-fn sensitive() -> Shown {
+pub(crate) fn sensitive() -> Shown {
     Shown::File { content: SENSITIVE.to_vec(), mode: 0 }
 }
 
-fn found(place: &PathHandle) -> Result<Option<Shown>> {
+pub(crate) fn found(place: &PathHandle) -> Result<Option<Shown>> {
     let Some(stat) = place.stat()? else { return Ok(None) };
     Ok(match stat.kind {
         Kind::File => place.read_if_file()?.map(|content| Shown::File { content, mode: stat.mode }),

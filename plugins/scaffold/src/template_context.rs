@@ -1,12 +1,11 @@
 //! The values and files that templates can access, in all languages.
 
-use crate::renderer::{Dot, Render};
 use crate::source::{Files, Partial};
 use holo_plugin::facts::key::{self, KeyError};
 use holo_plugin::facts::{Knowledge, LocatedError};
 use holo_plugin::origins::TemplateText;
 use holo_plugin::reason;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -273,10 +272,7 @@ fn counted(found: Option<&Value>, counts: bool) -> Option<Value> {
 fn environment() -> Value {
     let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     let variables = variables.filter(|(name, _)| !name.starts_with("HOLO_"));
-    variables
-        .map(|(name, value)| (name, Value::from(value.to_string_lossy())))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+    variables.map(|(name, value)| (name, Value::from(value.to_string_lossy()))).collect::<Map<_, _>>().into()
 }
 
 /// Returns true if a key contains unquoted query characters of the path language of the similar program, which select
@@ -293,4 +289,25 @@ fn is_query(key: &str) -> bool {
         }
     }
     false
+}
+
+/// The delimiters of expressions.
+pub(crate) const DELIMITERS: [(&str, &str); 2] = [("{{", "}}"), ("${", "}")];
+
+/// Renders templates.
+pub(crate) trait Render {
+    /// Renders a template once. The name is for error messages.
+    ///
+    /// # Errors
+    /// The mistake, with the name of the template and its line.
+    fn render(&self, name: &str, text: &str, dot: Dot<'_>) -> Result<String, LocatedError>;
+}
+
+/// The value of `.` in a template.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dot<'a> {
+    /// All values: facts, data and environment.
+    All,
+    /// The value that is passed by another template.
+    Value(&'a Value),
 }

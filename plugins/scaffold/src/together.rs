@@ -1,6 +1,6 @@
 //! State that the scaffolds of a set or of a run share. Reading it for each of them would take more than linear time.
 
-use crate::known::Known;
+use crate::record::Known;
 use holo_change::claims::{self, Claim, Claims, Layers};
 use holo_change::tracked::{HeldPaths, Tracker};
 use holo_plugin::Host;

@@ -1,13 +1,10 @@
 //! Generates definitions of existing units.
 
 use crate::definition::Service;
-use crate::notice::{Notice, Noticed};
-use crate::provider::{ManagerError, Subject};
-use crate::providers;
+use crate::providers::{self, ManagerError, Notice, Noticed, Subject};
 use crate::record::Record;
-use crate::scope::{Scope, is_user_name};
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
-use crate::unit::{UnitName, UnitNameError};
+use crate::unit::{Scope, UnitName, UnitNameError, is_user_name};
 use bstr::{BString, ByteSlice};
 use holo_plugin::definitions::Definition;
 use holo_plugin::definitions::values::quoted;

@@ -1,20 +1,17 @@
 //! Brings units into their desired states together: one query, one call for each kind of step, and a final query.
 
-mod also;
 mod item;
-mod journal;
-pub(crate) mod reading;
+pub(crate) mod journal;
 
 use crate::entity::{FilesStep, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
-use crate::provider::{Done, Manager, ManagerError, ServiceProvider, Subject, Task};
-use crate::providers;
+use crate::providers::{self, Done, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::state::{Aspects, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
-use reading::ReadError;
+use journal::ReadError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
@@ -36,7 +33,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         }
     }
     items.iter().for_each(|item| item.unit.all.forget_states());
-    let read = reading::read_changed_files(&*manager, &mut items);
+    let read = journal::read_changed_files(&*manager, &mut items);
     if let (Some(item), Ok(others)) = (items.first(), &read) {
         item.unit.all.note_read(others.clone());
     }
@@ -45,7 +42,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         let applied = match &read {
             Ok(others) => {
                 let others: BTreeSet<String> = all.take_read().union(others).cloned().collect();
-                if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading::words_for(&others)]) }
+                if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![journal::words_for(&others)]) }
             }
             Err(error) => {
                 answers.output(index).error(error.error.to_string());

@@ -2,7 +2,7 @@
 
 use crate::plan::{self, Wanted};
 use crate::providers;
-use crate::scope::{Scope, is_user_name};
+use crate::unit::{Scope, is_user_name};
 use holo_plugin::definitions::{Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 use std::collections::BTreeSet;

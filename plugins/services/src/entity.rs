@@ -1,11 +1,12 @@
-//! Units as entities, with their states.
+//! Units as entities, with their states, and the operations that the dispatcher requests.
 
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
-use crate::provider::{FOLDER, ManagerError, ServiceProvider, Subject};
+use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
-use crate::unit::UnitName;
-use holo_change::base_store::{BaseStore, Legacy, Orphan};
+use crate::unit::{UnitName, UnitNameError};
+use holo_change::base_store::{BaseStore, Legacy, Orphan, Things};
+use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
 use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,4 +266,27 @@ impl Unit {
         }
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
     }
+}
+
+/// Returns the main name of the unit in a record.
+///
+/// # Errors
+/// If the name is invalid.
+pub(crate) fn main_name(
+    provider: &dyn ServiceProvider,
+    root: &Root,
+    record: &Record,
+) -> Result<UnitName, UnitNameError> {
+    let name = provider.unit_name(&record.unit)?.in_scope(record.scope.clone());
+    Ok(provider.main_name(root, &name))
+}
+
+/// Like `main_name`, but returns a name that is unique among all managers.
+pub(crate) fn name_of(provider: &dyn ServiceProvider, root: &Root, record: &Record) -> String {
+    main_name(provider, root, record).map_or_else(|_| record.scope.qualify(&record.unit), |name| name.qualified())
+}
+
+/// Returns the units in records, with aliases resolved.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
+    Things { entity_type: crate::definition::Service::TABLE, name_of }
 }

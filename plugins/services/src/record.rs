@@ -1,8 +1,8 @@
-//! The record of a unit: its state before the first change, and facts that cannot be determined otherwise.
+//! The record of a unit: its state before the first change, and facts that cannot be determined later.
 
 use crate::plan::{Ensure, Step, Wanted};
-use crate::scope::Scope;
 use crate::state::{Enablement, Phase, UnitState};
+use crate::unit::Scope;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,20 +1,21 @@
 //! Finds the defined units and orphans, and watches them.
 
 use crate::adoption::{self, UnitStates};
-use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit};
-use crate::names::{main_name, name_of, things};
-use crate::plan::Wanted;
-use crate::provider::{FOLDER, ServiceProvider, UnitEvent};
+use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit, main_name, name_of, things};
+use crate::plan::{Ensure, Wanted};
+use crate::providers::{self, FOLDER, ServiceProvider, UnitEvent};
 use crate::record::Record;
 use crate::unit::{UnitName, UnitNameError};
-use crate::{apply, definition, providers};
+use crate::{apply, definition};
+use bstr::BString;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Asset, Candidate, Diagnosis, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, Touched, WatchLine, missing_programs, process,
+    API_VERSION_4, Adopted, Adoption, Applied, Asset, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job,
+    Level, Mode, Output, Plugin, ScanError, SetAnswers, Silence, Touched, Verdict, WatchLine, apply_one,
+    missing_programs, process,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -259,6 +260,51 @@ pub(crate) fn watch(
         UnitEvent::Any { words } => ids.values().flatten().all(|id| tell(&touched(id, words))),
     });
     listened.map_err(|error| output.error(error.to_string())).is_ok()
+}
+
+impl Entity for Service {
+    fn report(&self) -> EntityReport {
+        match self {
+            Service::Unit(unit) => unit.report(),
+            Service::Files(FilesStep { id, .. }) => {
+                let mut report = EntityReport::new(*id);
+                report.edges.unlisted = true;
+                report
+            }
+        }
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self {
+            Service::Unit(unit) => unit.check(host, mode, output),
+            Service::Files(FilesStep { all, .. }) => match all.changes_of_others(host) {
+                Ok(names) if names.is_empty() => Verdict::InDesiredState,
+                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::journal::words_for(&names))]),
+                Err(error) => {
+                    output.error(error.to_string());
+                    Verdict::Failed
+                }
+            },
+        }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Service::Unit(unit) = self
+            && unit.wanted.ensure != Some(Ensure::Stopped)
+            && names.iter().any(|name| name == "pid")
+            && let Some(pid) = unit.all.provider.manager(host).main_pid(&unit.name)
+        {
+            output.send("pid", pid.to_string());
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
 }
 
 #[cfg(test)]

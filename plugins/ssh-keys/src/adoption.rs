@@ -1,11 +1,9 @@
 //! Generates key files for keys that are authorized but not in any key set.
 
-use crate::account::NoAccount;
-use crate::home::Home;
+use crate::home::{Home, NoAccount};
 use crate::key_line::{Grant, KeyLine, without_end};
 use crate::keyset::{Family, KeySetError, Name, at_home_of, is_user_name};
-use crate::section::is_marked;
-use crate::source::COUNTS_UNMARKED;
+use crate::section::{COUNTS_UNMARKED, is_marked};
 use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_plugin::system::Root;
@@ -126,7 +124,7 @@ fn free_name(user: &str, family: Option<&Family>) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use crate::section::Source;
 
     const A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
     const B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";

@@ -1,12 +1,14 @@
-//! `.ssh` and `authorized_keys` below a home directory, whose owner may replace anything in it at any time.
+//! Accounts, and `.ssh` and `authorized_keys` below a home directory, whose owner may replace anything in it.
 //!
 //! All work is done with the credentials of that user. Symlinks are not followed, files of other owners are not read, and existing files
 //! are replaced instead of written to. Therefore the worst that a user can cause is what the user could do directly.
 
 use crate::section::{Edit, Edits, Sections};
-use holo_change::error::{PathError, Result};
+use holo_change::error::PathError;
 use holo_change::snapshot::{self, Snapshot};
 use holo_change::{Durability, PathHandle, Stamp, Tree};
+use holo_plugin::{Credentials, Host, KnownUser};
+use nix::unistd::User;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,13 +104,13 @@ impl Home {
     }
 
     /// Returns the content of `authorized_keys`, or `None` if it does not exist.
-    pub(crate) fn content(&self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn content(&self) -> Result<Option<Vec<u8>>, PathError> {
         let found = self.open_directory()?.map(|keys| keys.read()).transpose()?;
         Ok(found.filter(|found| found.stamp.is_some()).map(|found| found.content))
     }
 
     /// Compares the file with its desired state, and returns the pending changes.
-    pub(crate) fn compare(&self, sections: &Sections) -> Result<Change> {
+    pub(crate) fn compare(&self, sections: &Sections) -> Result<Change, PathError> {
         match self.open_directory()? {
             Some(keys) => Ok(keys.compare(sections, &keys.read()?)),
             None => Ok(Change::of_new_file(sections)),
@@ -116,14 +118,14 @@ impl Home {
     }
 
     /// Removes the temporary file of an apply that was killed, if there is nothing else to do.
-    pub(crate) fn tidy(&self) -> Result<()> {
+    pub(crate) fn tidy(&self) -> Result<(), PathError> {
         self.open_directory()?.map_or(Ok(()), |keys| keys.temporary.remove())
     }
 
     /// Brings the sections into their desired state, and returns the changes.
     ///
     /// # Errors If the file cannot be replaced, or if it is changed concurrently during all of [`ATTEMPTS`].
-    pub(crate) fn provision(&self, sections: &Sections) -> Result<Change> {
+    pub(crate) fn provision(&self, sections: &Sections) -> Result<Change, PathError> {
         // Modes that were set by attempts that failed.
         let mut modes = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -160,7 +162,7 @@ impl Home {
     }
 
     /// Opens `.ssh`. Returns `None` if it does not exist.
-    fn open_directory(&self) -> Result<Option<Keys>> {
+    fn open_directory(&self) -> Result<Option<Keys>, PathError> {
         // The name may refer to another directory by now.
         self.tree.forget();
         let place = self.directory();
@@ -175,7 +177,7 @@ impl Home {
         Ok(Some(Keys { mode: stat.mode, shown: place.shown(), file, temporary, uid: self.uid }))
     }
 
-    fn create_directory(&self) -> Result<Keys> {
+    fn create_directory(&self) -> Result<Keys, PathError> {
         let place = self.directory();
         if place.stat()?.is_none() {
             place.create_directory(DIRECTORY_MODE)?;
@@ -197,7 +199,7 @@ impl Home {
 }
 
 impl Keys {
-    fn read(&self) -> Result<Snapshot> {
+    fn read(&self) -> Result<Snapshot, PathError> {
         Snapshot::read(&self.file, self.uid, MAX_SIZE)
     }
 
@@ -220,4 +222,81 @@ impl Keys {
 /// Returns the change of a mode as a message fragment.
 fn mode_of(path: &Path, mode: u32) -> String {
     format!("the mode of {} to {mode:04o}", path.display())
+}
+
+/// A user who has, or should have, a home directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// Credentials for work in the home directory.
+    pub(crate) credentials: Credentials,
+    /// The home directory, below the root.
+    pub(crate) home: PathBuf,
+}
+
+/// Why a user's home directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAccount {
+    #[error("user {0} does not exist")]
+    NoUser(String),
+    #[error("home directory {} of user {name} does not exist", .home.display())]
+    NoHome { name: String, home: PathBuf },
+    #[error("home directory {} of user {name} is not a directory", .home.display())]
+    OddHome { name: String, home: PathBuf },
+    #[error("cannot look up user {name}: {reason}")]
+    NotKnown { name: String, reason: String },
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl NoAccount {
+    /// Returns true if the user or the home directory does not exist, or the path of the home is not a directory.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. } | NoAccount::OddHome { .. })
+    }
+
+    /// Returns true if another entity may still create the user or the home directory.
+    pub(crate) fn may_come(&self) -> bool {
+        !matches!(self, NoAccount::OddHome { .. })
+    }
+}
+
+impl Account {
+    /// Looks up a user by name. In test mode, the user is the owner of `/home/NAME` below the root.
+    pub(crate) fn find(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
+        if host.test_mode() { owner(host, root, name) } else { known_to_the_system(name) }
+    }
+}
+
+/// Returns the path of a user's home directory below the root, or `None` if the user is unknown.
+pub(crate) fn home(host: &Host, name: &str) -> Option<PathBuf> {
+    if host.test_mode() { Some(test_home(name)) } else { User::from_name(name).ok()?.map(|user| user.dir) }
+}
+
+fn test_home(name: &str) -> PathBuf {
+    Path::new("/home").join(name)
+}
+
+fn owner(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
+    let home = test_home(name);
+    let directory = root.subtree(&home).map_err(|error| no_home(error, name, host.below_root(&home)))?;
+    let stat = directory.stat()?;
+    let credentials = Credentials { uid: stat.uid, gid: stat.gid, groups: Vec::new() };
+    Ok(Account { credentials, home })
+}
+
+fn known_to_the_system(name: &str) -> Result<Account, NoAccount> {
+    let not_known = |error: io::Error| NoAccount::NotKnown { name: name.to_owned(), reason: error.to_string() };
+    let user = KnownUser::find(name).map_err(not_known)?.ok_or_else(|| NoAccount::NoUser(name.to_owned()))?;
+    Ok(Account { credentials: user.credentials, home: user.home })
+}
+
+/// Maps the error of opening a home directory to a reason.
+pub(crate) fn no_home(error: PathError, name: &str, home: PathBuf) -> NoAccount {
+    let name = name.to_owned();
+    match error.is_missing() {
+        // The path, or a part of it, exists but is not a directory.
+        true if error.error.kind() == io::ErrorKind::NotADirectory => NoAccount::OddHome { name, home },
+        true => NoAccount::NoHome { name, home },
+        false => error.into(),
+    }
 }

@@ -1,10 +1,8 @@
-//! A key set: the keys of one file, which are managed in the `authorized_keys` of one user, and its name.
+//! A key set: the keys of one file, which are managed in the `authorized_keys` of one user, and the file itself.
 
-use crate::account::{self, Account, NoAccount};
-use crate::home::Home;
-use crate::section::Section;
-use crate::source::Source;
-use crate::unmarked;
+use crate::home::{self, Account, Home, NoAccount};
+use crate::record;
+use crate::section::{Section, Source};
 use bstr::{BStr, BString, ByteSlice};
 use holo_change::Tree;
 use holo_change::error::PathError;
@@ -75,7 +73,7 @@ pub(crate) fn at_home_of<T: Send + 'static>(
     });
     match done {
         Ok(Ok(result)) => Ok(result),
-        Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, user, shown).into()),
+        Ok(Err(Ok(unopened))) => Err(home::no_home(unopened, user, shown).into()),
         Ok(Err(Err(error))) => Err(error.into()),
         Err(why) => Err(KeySetError::HomeFailed { home: shown, why }),
     }
@@ -95,7 +93,7 @@ impl KeySet {
     /// Returns the section of this key set.
     fn section(&self, host: &Host) -> Result<Section, PathError> {
         let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
-        let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
+        let counted = if self.is_orphan() { Vec::new() } else { record::read(host, self.name.parts())? };
         Ok(section.with_counted(counted))
     }
 

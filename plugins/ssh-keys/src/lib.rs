@@ -1,6 +1,5 @@
 //! The `ssh-keys` plugin: public keys for logins to accounts, in files that belong to untrusted users.
 
-mod account;
 mod adoption;
 mod blob;
 mod home;
@@ -10,8 +9,6 @@ mod operations;
 mod record;
 mod scan;
 mod section;
-mod source;
-mod unmarked;
 
 /// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
@@ -20,4 +17,4 @@ pub fn run() -> std::process::ExitCode {
 }
 
 #[cfg(test)]
-mod cases;
+mod tests;

@@ -2,10 +2,8 @@
 
 use crate::home::{Change, DONE, PENDING, Verbs};
 use crate::keyset::{Family, KeySet, KeySetError, Name, at_home_of};
-use crate::record::Record;
-use crate::section::{Edit, Section, SectionIndex, Sections};
-use crate::source::Source;
-use crate::unmarked;
+use crate::record::{self, Record};
+use crate::section::{Edit, Section, SectionIndex, Sections, Source};
 use bstr::{BString, ByteSlice};
 use holo_change::error::PathError;
 use holo_plugin::{
@@ -50,7 +48,7 @@ impl Family {
         let mut all = Vec::new();
         for (name, source) in &self.living {
             let section = Section::new(name.id(), source.clone());
-            all.push(section.with_counted(unmarked::read(host, name.parts())?));
+            all.push(section.with_counted(record::read(host, name.parts())?));
         }
         // Orphans own only marked lines. Unmarked lines that they counted stay.
         all.extend(self.orphans.iter().map(|name| Section::new(name.id(), Source::gone())));
@@ -158,7 +156,7 @@ fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetE
     let mut outcomes = Vec::new();
     for ((set, words), edit) in sets.iter().zip(words).zip(change.edits.each) {
         let nothing_changed = words.is_empty();
-        let mut outcome = match unmarked::write(host, set.name.parts(), &edit.unmarked) {
+        let mut outcome = match record::write(host, set.name.parts(), &edit.unmarked) {
             Ok(()) => Outcome::new(family.applied(set, &edit, words)),
             Err(error) => Outcome::failed(set, &error.into(), Applied::Failed { version_3_status: 1, nothing_changed }),
         };
@@ -191,7 +189,7 @@ fn fail_or_forget(host: &Host, set: &KeySet, error: &KeySetError, force: bool) -
         return Outcome::failed(set, error, Applied::FAILED_UNCHANGED);
     }
     let id = set.name.id();
-    let forgotten = unmarked::write(host, set.name.parts(), &[])
+    let forgotten = record::write(host, set.name.parts(), &[])
         .and_then(|()| Record::hold(host)?.remove([&id]))
         .map(|()| Outcome::new(Applied::ChangedQuietly(vec![format!("forgot {id}, whose keys cannot be located")])));
     forgotten.unwrap_or_else(|error| Outcome::failed(set, &error.into(), Applied::FAILED_UNCHANGED))

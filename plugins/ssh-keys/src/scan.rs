@@ -1,10 +1,10 @@
 //! Scans for key sets: those with a key file, and orphans that left keys behind.
 
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
-use crate::source::{BadLine, Source};
-use crate::{account, adoption, operations};
+use crate::section::{BadLine, Source};
+use crate::{adoption, operations};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::{ListError, ResourceFile};
@@ -167,7 +167,7 @@ impl Homes<'_> {
         if self.host.api_version() < VERSION_WITH_EDGES {
             return None;
         }
-        let look_up = || account::home(self.host, user).map(|home| Home::keys_below(&home));
+        let look_up = || home::home(self.host, user).map(|home| Home::keys_below(&home));
         self.known.entry(user.to_owned()).or_insert_with(look_up).clone()
     }
 }

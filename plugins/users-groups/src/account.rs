@@ -181,6 +181,11 @@ impl Account {
     }
 }
 
+/// The error message for an account.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct AccountError(pub(crate) String);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The existing users and groups: `/etc/passwd` and `/etc/group` below the root.
 
-use crate::account::{Account, AccountId, Kind};
-use crate::error::AccountError;
+use crate::account::{Account, AccountError, AccountId, Kind};
+use crate::images::ImageError;
 use bstr::{BStr, ByteSlice};
 use holo_change::error::PathError;
 use holo_change::{PathHandle, Stamp, Tree};
@@ -255,6 +255,24 @@ fn parse_name(field: &[u8]) -> Option<String> {
 
 fn parse_text(field: &[u8]) -> Option<String> {
     (!field.is_empty()).then(|| field.to_str_lossy().into_owned())
+}
+
+impl From<String> for AccountError {
+    fn from(reason: String) -> Self {
+        AccountError(reason)
+    }
+}
+
+impl From<PathError> for AccountError {
+    fn from(error: PathError) -> Self {
+        AccountError(error.to_string())
+    }
+}
+
+impl From<ImageError> for AccountError {
+    fn from(error: ImageError) -> Self {
+        AccountError(error.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Generates definitions of existing users and groups: those created manually, or any that is named.
 
-use crate::account::{Account, AccountId, Kind, check_name};
+use crate::account::{Account, AccountError, AccountId, Kind, check_name};
 use crate::accounts::Accounts;
 use crate::document::is_one_field;
-use crate::error::AccountError;
 use crate::images::to_text;
 use crate::origin::Packages;
 use holo_plugin::system::Root;

@@ -1,16 +1,12 @@
 //! Apply: runs the system's tools, and records and describes the changes.
 
-use crate::account::{Account, AccountId, Kind};
-use crate::command::Command;
+use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::definition::Definition;
-use crate::entity::AccountEntity;
-use crate::error::AccountError;
+use crate::entity::{AccountEntity, preview};
+use crate::histories;
 use crate::images::{Images, Moment};
 use crate::plan::{self, Scrubbing, Step};
-use crate::preview::preview;
-use crate::provider::Creation;
-use crate::renamed;
-use crate::run::CommandError;
+use crate::providers::{Command, CommandError, Creation};
 use crate::state::AccountState;
 use holo_plugin::{Applied, Host, Output};
 use std::collections::BTreeSet;
@@ -118,7 +114,7 @@ impl Work<'_, '_> {
         let Some(base) = self.images.load(Moment::Base, predecessor)? else {
             return Err(format!("cannot take over from {predecessor}: its base image is missing").into());
         };
-        renamed::remember(self.host, id, &self.entity.history.names)?;
+        histories::remember(self.host, id, &self.entity.history.names)?;
         self.images.save(Moment::Base, &Account { id: id.clone(), ..base })?;
         plan::remember(self.host, id, &self.entity.after)?;
         self.output.warning(format!("{id} takes over from {predecessor}"));
@@ -126,7 +122,7 @@ impl Work<'_, '_> {
             if self.actual()?.is_none() {
                 self.images.remove(Moment::Base, id)?;
                 plan::forget(self.host, id)?;
-                renamed::forget(self.host, id)?;
+                histories::forget(self.host, id)?;
             }
             return Err(reason);
         }
@@ -245,7 +241,7 @@ impl Work<'_, '_> {
     /// Removes everything that is stored about an account.
     fn forget(&self, id: &AccountId) -> Result<(), AccountError> {
         plan::forget(self.host, id)?;
-        renamed::forget(self.host, id)?;
+        histories::forget(self.host, id)?;
         self.images.remove(Moment::Intended, id)?;
         // The base is removed last: as long as it exists, the next apply finds the orphan.
         self.images.remove(Moment::Provisioned, id)?;

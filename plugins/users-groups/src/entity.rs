@@ -1,15 +1,14 @@
-//! A managed user or group.
+//! A managed user or group, and its previews.
 
-use crate::account::{Account, AccountId, Kind};
+use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
 use crate::definition::Definition;
-use crate::error::AccountError;
-use crate::images::{Images, Moment};
-use crate::provider::AccountProvider;
-use crate::providers;
-use crate::run::Patience;
+use crate::images::{Images, Moment, to_text};
+use crate::plan::{self, Scrubbing, Step};
+use crate::providers::{self, AccountProvider, Patience};
 use bstr::{BString, ByteVec};
-use holo_plugin::{Action, Asset, EntityReport, Host};
+use holo_change::error::PathError;
+use holo_plugin::{Action, Asset, EntityReport, FilePair, Host, Preview, Shown};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -146,4 +145,51 @@ pub(crate) fn groups_of(account: &Account) -> Vec<String> {
 
 fn bytes(path: &Path) -> BString {
     path.as_os_str().as_bytes().into()
+}
+
+/// Returns the two files if they differ. The file of an account that does not exist is missing.
+pub(crate) fn preview(entity: &AccountEntity, host: &Host) -> Result<Option<FilePair>, AccountError> {
+    let images = Images::open(host)?;
+    let actual = entity.actual(host)?;
+    let Some(wanted) = wanted(entity, host, &images, actual.as_ref())? else { return Ok(None) };
+    let id = entity.id.to_string();
+    let failed = |error| PathError::new("write", host.cache_dir(), error);
+    let preview = Preview::new(host, id.as_bytes()).map_err(failed)?;
+    let below = Path::new("account.toml");
+    for (path, account) in [(preview.from(below), actual), (preview.to(below), wanted)] {
+        if let Some(account) = account {
+            let content = to_text(&account).into();
+            Shown::File { content, mode: 0 }.write(&path).map_err(failed)?;
+        }
+    }
+    Ok(Some(preview.pair(below, Path::new(&id))))
+}
+
+/// Returns the account after an apply, which may be missing, or `None` if nothing would change.
+fn wanted(
+    entity: &AccountEntity,
+    host: &Host,
+    images: &Images,
+    actual: Option<&Account>,
+) -> Result<Option<Option<Account>>, AccountError> {
+    let provider = entity.shared.provider;
+    let Some(definition) = &entity.definition else {
+        let base = entity.base_of_orphan(host, images)?.unwrap_or_else(|| Account::bare(entity.id.clone()));
+        return Ok(match plan::scrubbing(provider, &base, actual) {
+            Scrubbing::Run(_, wanted) => Some(wanted),
+            Scrubbing::Forget | Scrubbing::Refuse(_) => None,
+        });
+    };
+    let state = entity.state(host, images)?;
+    Ok(match plan::step(provider, definition, state.plan_input(), true) {
+        Step::Run(_, mut wanted) => {
+            if let Some(predecessor) = &state.predecessor
+                && entity.own_group_renamed(host, images, predecessor, &state.base)?.is_some()
+            {
+                wanted.group = Some(wanted.id.name.clone());
+            }
+            Some(Some(wanted))
+        }
+        Step::Keep(_) | Step::Refuse(_) => None,
+    })
 }

@@ -1,12 +1,15 @@
-//! Renamed accounts: which account takes over from which orphan, and the names that accounts have had.
+//! Renamed accounts: which account takes over from which orphan, and the names that accounts had before.
+//!
+//! An image has the current name of its account, as version 3 reads it too. Therefore former names are stored separately.
 
-use crate::account::{Account, AccountId};
+use crate::account::{Account, AccountError, AccountId};
 use crate::accounts::Accounts;
 use crate::entity::History;
-use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::stack::Stack;
-use holo_plugin::Host;
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::error::PathError;
+use holo_plugin::{EntityReport, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
@@ -130,4 +133,24 @@ impl Histories {
         }
         Ok(())
     }
+}
+
+fn memory(host: &Host) -> BaseStore {
+    BaseStore::open_kind(host.locations(), "renamed")
+}
+
+/// Stores the names of an account, the original one first. They may include its current name.
+pub(crate) fn remember(host: &Host, id: &AccountId, names: &[String]) -> Result<(), PathError> {
+    memory(host).keep(&Remembered::new(&EntityReport::new(id.to_string()), names.to_vec()))
+}
+
+/// Returns the former names of all renamed accounts. Prints warnings for unreadable files.
+pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<AccountId, Vec<String>>, PathError> {
+    let all = memory(host).all::<Vec<String>>(output)?;
+    Ok(all.into_iter().filter_map(|(id, remembered)| Some((AccountId::parse(&id)?, remembered.base))).collect())
+}
+
+/// Removes the names of an account.
+pub(crate) fn forget(host: &Host, id: &AccountId) -> Result<(), PathError> {
+    memory(host).forget(&id.to_string())
 }

@@ -1,16 +1,18 @@
-//! The images of each account: its state before the first apply, and after the last one.
+//! The images of each account: its state before the first apply, and after the last one; and the file in which the first versions stored
+//! the names of provisioned accounts.
 
-use crate::account::{Account, AccountId};
+use crate::account::{Account, AccountId, Kind, NameError, check_name};
 use crate::document::{self, Entry};
-use crate::state_file;
-use holo_change::error::{PathError, Result};
+use holo_change::error::PathError;
 use holo_change::{Durability, OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
 use std::fmt::Write as _;
-use std::io::Read;
+use std::fs;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use toml::de::DeTable;
 
 const SUFFIX: &str = ".toml";
 
@@ -53,15 +55,15 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    pub(crate) fn open(host: &Host) -> Result<Images> {
+    pub(crate) fn open(host: &Host) -> Result<Images, PathError> {
         let tree = Tree::open(host.state_dir())?;
         // The scan has already reported an unusable state file.
-        let unmigrated = host.only_reads().then(|| state_file::read(host).ok().flatten()).flatten().unwrap_or_default();
+        let unmigrated = host.only_reads().then(|| read_old_names(host).ok().flatten()).flatten().unwrap_or_default();
         Ok(Images { tree, unmigrated })
     }
 
     /// Locks the images until the result is dropped, and waits for other applies.
-    pub(crate) fn hold(&self) -> Result<OwnedFd> {
+    pub(crate) fn hold(&self) -> Result<OwnedFd, PathError> {
         self.tree.hold()
     }
 
@@ -70,7 +72,7 @@ impl Images {
     }
 
     /// Returns the accounts that have an image of this time.
-    pub(crate) fn all(&self, moment: Moment) -> Result<Vec<AccountId>> {
+    pub(crate) fn all(&self, moment: Moment) -> Result<Vec<AccountId>, PathError> {
         let names = self.tree.place(&Path::new(moment.folder()).join("x")).siblings()?;
         let id = |name: &str| AccountId::parse(name.strip_suffix(SUFFIX)?);
         let mut ids: Vec<AccountId> = names.iter().filter_map(|name| id(name.to_str()?)).collect();
@@ -84,7 +86,7 @@ impl Images {
     /// Reads an image, or returns `None` if it does not exist.
     ///
     /// # Errors If the image cannot be read, or is about another account.
-    pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, ImageError> {
+    pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> Result<Option<Account>, ImageError> {
         let place = self.place(moment, id);
         let Some(text) = read(&place)? else {
             let is_unmigrated = moment == Moment::Base && self.unmigrated.contains(id);
@@ -110,7 +112,7 @@ impl Images {
 
     /// Writes an image. A base and an intention are on disk when this returns. A provisioned image may be the previous one after a crash,
     /// but never a partial one; the next apply detects that.
-    pub(crate) fn save(&self, moment: Moment, account: &Account) -> Result<()> {
+    pub(crate) fn save(&self, moment: Moment, account: &Account) -> Result<(), PathError> {
         let place = self.place(moment, &account.id);
         let text = to_text(account);
         if read(&place)?.is_some_and(|known| known == text.as_bytes()) {
@@ -124,13 +126,13 @@ impl Images {
     }
 
     /// Writes the provisioned image and removes the intended one. Both changes are on disk when this returns.
-    pub(crate) fn record(&self, made: &Account) -> Result<()> {
+    pub(crate) fn record(&self, made: &Account) -> Result<(), PathError> {
         self.place(Moment::Provisioned, &made.id).replace(to_text(made).as_bytes(), 0o644, OnDisk::New)?;
         self.remove(Moment::Intended, &made.id)
     }
 
     /// Removes an image if it exists.
-    pub(crate) fn remove(&self, moment: Moment, id: &AccountId) -> Result<()> {
+    pub(crate) fn remove(&self, moment: Moment, id: &AccountId) -> Result<(), PathError> {
         let place = self.place(moment, id);
         if place.exists()? {
             place.remove()?;
@@ -143,7 +145,7 @@ impl Images {
     }
 }
 
-fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
+fn read(place: &PathHandle) -> Result<Option<Vec<u8>>, PathError> {
     let Some(mut file) = place.open_if_file()? else { return Ok(None) };
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
@@ -187,6 +189,64 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
+/// The lists in the file.
+const LISTS: [(&str, Kind); 2] = [("provisionedGroups", Kind::Group), ("provisionedUsers", Kind::User)];
+
+/// Returns the path of the file.
+pub(crate) fn path(host: &Host) -> PathBuf {
+    host.state_dir().join("state.toml")
+}
+
+/// A state file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateFileError {
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("cannot use {}: {mistake}", path.display())]
+    Unusable { path: PathBuf, mistake: Mistake },
+}
+
+/// An error in the content of a state file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Mistake {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("{0} is not a list")]
+    NotAList(&'static str),
+    #[error("{0} is not a list of names")]
+    NotNames(&'static str),
+    #[error("{name:?} in {key}: {error}")]
+    Name { key: &'static str, name: String, error: NameError },
+}
+
+/// Reads the accounts in the file, or returns `None` if it does not exist.
+///
+/// # Errors If the file cannot be read or parsed.
+pub(crate) fn read_old_names(host: &Host) -> Result<Option<Vec<AccountId>>, StateFileError> {
+    let path = path(host);
+    match fs::read_to_string(&path) {
+        Ok(text) => accounts(&text).map(Some).map_err(|mistake| StateFileError::Unusable { path, mistake }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(PathError::new("open", path, error).into()),
+    }
+}
+
+fn accounts(text: &str) -> Result<Vec<AccountId>, Mistake> {
+    let table = DeTable::parse(text).map_err(|error| Mistake::Syntax(error.message().to_owned()))?;
+    let mut ids = Vec::new();
+    for (key, kind) in LISTS {
+        let list = table.get_ref().iter().find(|(found, _)| found.get_ref().eq_ignore_ascii_case(key));
+        let Some((_, list)) = list else { continue };
+        let list = list.get_ref().as_array().ok_or(Mistake::NotAList(key))?;
+        for name in list {
+            let name = name.get_ref().as_str().ok_or(Mistake::NotNames(key))?;
+            check_name(name).map_err(|error| Mistake::Name { key, name: name.to_owned(), error })?;
+            ids.push(AccountId { kind, name: name.to_owned() });
+        }
+    }
+    Ok(ids)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,9 +264,19 @@ mod tests {
         };
         let text = to_text(&account);
         let expected = "[[user]]\nname = \"x\"\ncomment = \"a \\\"b\\\" \\\\ \\t \\u0001\\u007F é\"\nuid = 0\nhome = \"/h\"\n\
-                        group = \"g\"\ngroups = [\"a\", \"b\"]\nshell = \"/s\"\n";
+                    group = \"g\"\ngroups = [\"a\", \"b\"]\nshell = \"/s\"\n";
         assert_eq!(text, expected);
         let entries = document::parse_image(text.as_bytes()).entries;
         assert!(matches!(&entries[..], [Entry::Definition(stated)] if stated.definition.account == account));
+    }
+
+    #[test]
+    fn state_file_lists_groups_and_users() {
+        let ids = accounts("provisionedUsers = ['b', 'a']\nprovisionedGroups = [\"c\"]\nother = 1\n").unwrap();
+        let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["group:c", "user:b", "user:a"]);
+        assert_eq!(accounts(""), Ok(vec![]));
+        assert_eq!(accounts("provisionedUsers = 1"), Err(Mistake::NotAList("provisionedUsers")));
+        assert!(accounts("provisionedUsers = ['../x']").is_err() && accounts("x").is_err());
     }
 }

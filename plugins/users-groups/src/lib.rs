@@ -4,26 +4,20 @@ mod account;
 mod accounts;
 mod adoption;
 mod apply;
-mod command;
 mod definition;
 mod document;
 mod entity;
-mod error;
 mod histories;
 mod images;
-
 mod origin;
 mod plan;
 mod plugin;
-mod preview;
-mod provider;
-mod providers;
-mod renamed;
-mod run;
+pub(crate) mod providers;
 mod scan;
 mod stack;
 mod state;
-mod state_file;
+#[cfg(test)]
+mod tests;
 
 pub use document::{DefinitionFinding, check_definitions, has_key};
 
@@ -32,6 +26,3 @@ pub use document::{DefinitionFinding, check_definitions, has_key};
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)
 }
-
-#[cfg(test)]
-mod cases;

@@ -1,9 +1,8 @@
 //! Decides the next step for an account, and records which entities precede it, for its scrubbing.
 
 use crate::account::{Account, AccountId};
-use crate::command::Command;
 use crate::definition::Definition;
-use crate::provider::{AccountProvider, Creation};
+use crate::providers::{AccountProvider, Command, Creation};
 use bstr::BString;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::error::Result;

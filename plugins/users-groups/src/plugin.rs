@@ -1,12 +1,11 @@
 //! The plugin's operations: scan, check, diff, sending values, and the migration of old records.
 
-use crate::account::{Account, AccountId, Kind};
-use crate::entity::AccountEntity;
-use crate::error::AccountError;
-use crate::images::{Images, Moment, to_text};
+use crate::account::{Account, AccountError, AccountId, Kind};
+use crate::entity::{self, AccountEntity};
+use crate::images::{self, Images, Moment, to_text};
 use crate::plan::{self, Scrubbing, Step};
 use crate::state::Current;
-use crate::{adoption, apply, preview, providers, scan, state_file};
+use crate::{adoption, apply, providers, scan};
 use bstr::{BStr, BString};
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
@@ -91,7 +90,7 @@ impl Entity for AccountEntity {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        preview::preview(self, host).map_err(|AccountError(_)| ()).ok().flatten()
+        entity::preview(self, host).map_err(|AccountError(_)| ()).ok().flatten()
     }
 }
 
@@ -160,8 +159,8 @@ pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, Acco
 ///
 /// A read-only run keeps the file as well, and [`Images`] behave as if it had been migrated.
 pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
-    let Some(ids) = state_file::read(host).transpose() else { return };
-    let path = state_file::path(host);
+    let Some(ids) = images::read_old_names(host).transpose() else { return };
+    let path = images::path(host);
     let shown = path.display();
     if host.only_reads() {
         match ids {

@@ -1,13 +1,12 @@
 //! Scans for managed accounts: defined ones and orphans.
 
-use crate::account::{AccountId, Kind};
+use crate::account::{AccountError, AccountId, Kind};
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
-use crate::error::AccountError;
-use crate::histories::{Histories, Sources};
+use crate::histories::{self, Histories, Sources};
 use crate::images::{Images, Moment};
+use crate::plan;
 use crate::stack::Stack;
-use crate::{plan, renamed};
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Hindrance, ListError};
@@ -194,7 +193,7 @@ impl Definitions {
         let Definitions { mut defined, broken, .. } = self;
         defined.retain(|id, _| !broken.contains(id));
         let sources = Sources { host, images: &images, accounts: &shared.accounts, defined: &defined, known: &known };
-        let mut histories = Histories::find(sources, renamed::all(host, output)?, &mut orphans)?;
+        let mut histories = Histories::find(sources, histories::all(host, output)?, &mut orphans)?;
         let wanted_names = histories.wanted_names();
         let orphan = |id: &AccountId| {
             // An unusable image is reported when it is needed.

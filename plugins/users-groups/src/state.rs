@@ -1,11 +1,10 @@
 //! The known states of an account, on which decisions are based.
 
-use crate::account::{Account, AccountId, Kind};
-use crate::command::Command;
+use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::entity::AccountEntity;
-use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::plan::PlanInput;
+use crate::providers::Command;
 use holo_plugin::Host;
 
 /// The known states of a defined account.

@@ -1,4 +1,5 @@
-//! Requests the resource files of an entity or path from plugins.
+//! Requests the resource files of an entity or path from plugins, and verifies adopted ones before they are written: the plugins scan and
+//! check them.
 
 use super::Request;
 use crate::discovery::inventory::Inventory;

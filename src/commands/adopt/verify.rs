@@ -1,16 +1,15 @@
 //! Verification of adopted resource files before they are written: the plugins scan and check them in a temporary directory.
 
 use super::write::Plan;
-use crate::commands::check::{self, Preview};
-use crate::commands::findings::{Finding, Findings};
+use crate::commands::check::{self, Finding, Findings, Preview};
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
 use crate::host::settings::Settings;
 use crate::plan::select::Selected;
-use crate::report::{Adopted, End, Event, Remark, RemarkKind, Remarks, Reporter, Severity};
+use crate::report::{self, End, Event, Remark, RemarkKind, Remarks, Reporter, Severity};
 use bstr::{BStr, BString, ByteSlice};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -53,7 +52,7 @@ pub(super) fn verify(
     let inventory = checked.inspect_err(|_| {
         remarks.0.iter().for_each(|remark| reporter.remark(remark.clone()));
     })?;
-    let unfit = |adopted: &Adopted| {
+    let unfit = |adopted: &report::Adopted| {
         let (reason, details, is_broken) = match found.get(&adopted.id) {
             Some(finding) => {
                 let reason = problem(finding, has_other_sources(adopted, &inventory))?;
@@ -86,7 +85,7 @@ fn look(
 }
 
 /// Returns true if an entity also has resource files that are not part of the adoption. They may have changed since the last apply.
-fn has_other_sources(adopted: &Adopted, inventory: &Inventory) -> bool {
+fn has_other_sources(adopted: &report::Adopted, inventory: &Inventory) -> bool {
     let sources = inventory.entities.iter().filter(|entity| entity.id() == adopted.id).flat_map(Entity::report_sources);
     sources.into_iter().any(|source| !adopted.written.contains(&source.path))
 }
@@ -122,7 +121,7 @@ impl Reporter for Kept {
 
 impl Kept {
     /// Returns the errors of plugins that mention an entity or its files, with the lines that follow each.
-    fn about(&self, adopted: &Adopted) -> Vec<BString> {
+    fn about(&self, adopted: &report::Adopted) -> Vec<BString> {
         let names = |text: &BStr| {
             text.contains_str(&adopted.id)
                 || adopted.written.iter().any(|path| text.contains_str(path.as_os_str().as_bytes()))

@@ -1,8 +1,8 @@
 //! Formats records.
 
 use crate::history::{Counts, EntityRecord, RefusalRecord, Run, RunState};
-use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine, Text};
-use holo_protocol::Text as Bytes;
+use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine};
+use holo_protocol::Text;
 use jiff::Timestamp;
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(super) fn who(run: &Run) -> String {
 
 /// Returns the command line, with the program's path reduced to its name.
 pub(super) fn command(run: &Run) -> String {
-    let words = run.began.iter().flat_map(|began| &began.command).map(|Bytes(word)| word.to_string());
+    let words = run.began.iter().flat_map(|began| &began.command).map(|Text(word)| word.to_string());
     let words = words.enumerate().map(|(index, word)| match Path::new(&word).file_name() {
         Some(name) if index == 0 => name.to_string_lossy().into_owned(),
         _ => word,
@@ -103,6 +103,6 @@ fn line_of_refusal(refusal: &RefusalRecord) -> Refusal<'_> {
     }
 }
 
-fn as_text(Bytes(bytes): &Bytes) -> Text<'_> {
+fn as_text(Text(bytes): &Text) -> line::Text<'_> {
     bytes.into()
 }

@@ -1,16 +1,11 @@
 //! The contents of the page, which a template lays out.
 
-use super::TemplateError;
-use super::budget::Budget;
-use super::collect::{Collected, Looked};
-use super::diffs::Diff;
-use super::runs::{self, RunRow};
-use super::text::safe;
+use super::{Collected, Looked, RunRow, TemplateError};
 use crate::discovery::inventory::Inventory;
-use crate::entities::entity::Entity;
+use crate::entities::Entity;
 use crate::host::settings::Settings;
-use crate::report::End;
-use crate::report::Finding;
+use crate::report::{End, Finding};
+use bstr::ByteSlice;
 use holo_protocol::Level;
 use jiff::Timestamp;
 use minijinja::syntax::SyntaxConfig;
@@ -127,8 +122,8 @@ impl Page {
             host: safe(rustix::system::uname().nodename().to_bytes()),
             root: (root != Path::new("/")).then(|| safe(root.as_os_str().as_encoded_bytes())),
             version: env!("CARGO_PKG_VERSION"),
-            time: runs::shown(now),
-            machine_time: runs::for_machines(now),
+            time: super::shown(now),
+            machine_time: super::for_machines(now),
             total: 0,
             unchanged: 0,
             pending: Group::default(),
@@ -138,7 +133,7 @@ impl Page {
             errors: of_level(Level::Error),
             warnings: of_level(Level::Warning),
             fine: of_level(Level::Ok),
-            runs: runs::last(&settings.root),
+            runs: super::last(&settings.root),
             picture,
             too_large,
             plugins: Vec::new(),
@@ -244,6 +239,107 @@ fn number(number: usize) -> String {
     grouped
 }
 
+/// Decodes bytes, and replaces invalid text and characters that a browser would interpret: control characters, and
+/// those that change the text direction.
+pub(super) fn safe(bytes: &[u8]) -> String {
+    bytes
+        .to_str_lossy()
+        .chars()
+        .map(|letter| if is_safe(letter) { letter } else { char::REPLACEMENT_CHARACTER })
+        .collect()
+}
+
+fn is_safe(letter: char) -> bool {
+    match letter {
+        '\n' | '\t' => true,
+        // Noncharacters of Unicode, which documents must not contain.
+        '\u{fdd0}'..='\u{fdef}' => false,
+        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        letter => !letter.is_control() && u32::from(letter) & 0xfffe != 0xfffe,
+    }
+}
+
+/// The number of bytes left for texts of one kind.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Budget {
+        Budget(bytes)
+    }
+
+    /// Takes the size of a text and its markup from the budget. Returns false if too little is left.
+    pub(super) fn take(&mut self, text: &[u8], markup: usize) -> bool {
+        let bytes = markup + text.iter().map(|&byte| escaped_length(byte)).sum::<usize>();
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// Returns the number of bytes that a byte takes in HTML.
+fn escaped_length(byte: u8) -> usize {
+    match byte {
+        b'/' | b'"' | b'\'' => 6,
+        b'&' => 5,
+        b'<' | b'>' => 4,
+        _ => 1,
+    }
+}
+
+/// The number of bytes shown of a difference.
+const MOST: usize = 32 << 10;
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Diff {
+    pub(super) pieces: Vec<Piece>,
+    /// The number of omitted lines.
+    pub(super) left_out: usize,
+}
+
+/// Consecutive lines with the same style.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Piece {
+    /// The CSS class; empty for context lines.
+    pub(super) class: &'static str,
+    pub(super) text: String,
+}
+
+impl Diff {
+    /// Parses a difference in git's format, as far as the budget allows.
+    pub(super) fn new(text: &[u8], budget: &mut Budget) -> Diff {
+        let (mut pieces, mut left_out, mut size): (Vec<Piece>, usize, usize) = (Vec::new(), 0, 0);
+        let mut is_header = true;
+        // The entity is named above, and the next lines name both sides.
+        for line in text.lines_with_terminator().filter(|line| !line.starts_with(b"diff --")) {
+            is_header &= !line.starts_with(b"@@");
+            size += line.len();
+            if left_out > 0 || size > MOST || !budget.take(line, 0) {
+                left_out += 1;
+                continue;
+            }
+            let class = class(line, is_header);
+            let text = safe(line);
+            match pieces.last_mut().filter(|last| last.class == class) {
+                Some(last) => last.text.push_str(&text),
+                None => pieces.push(Piece { class, text }),
+            }
+        }
+        Diff { pieces, left_out }
+    }
+}
+
+fn class(line: &[u8], is_header: bool) -> &'static str {
+    match line.first() {
+        _ if is_header => "head",
+        Some(b'@') => "hunk",
+        Some(b'+') => "add",
+        Some(b'-') => "del",
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,5 +347,43 @@ mod tests {
     #[test]
     fn digits_are_grouped() {
         assert_eq!([0, 12, 999, 1000, 10_000, 1_234_567].map(number).join(" "), "0 12 999 1,000 10,000 1,234,567");
+    }
+
+    #[test]
+    fn invalid_text_is_replaced() {
+        assert_eq!(safe(b"a\tb\nc<d>&\"'"), "a\tb\nc<d>&\"'");
+        assert_eq!(safe("grün אב".as_bytes()), "grün אב");
+        for text in ["\0", "\x1b", "\r", "\u{85}", "\u{202e}", "\u{2066}", "\u{ffff}", "\u{1fffe}", "\u{fdd0}"] {
+            assert_eq!(safe(text.as_bytes()), "\u{fffd}", "{text:?}");
+        }
+        assert_eq!(safe(b"a\xffb"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn escaped_characters_take_more_of_the_budget() {
+        let mut budget = Budget::new(20);
+        assert!(budget.take(b"ab", 3) && budget.take(b"a/b", 0));
+        assert!(!budget.take(b"<&>", 0) && budget.take(b"abcdefg", 0) && !budget.take(b"a", 0));
+    }
+
+    const TEXT: &[u8] = b"diff --holo a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n a\n---b\n+++c\n+d\n";
+
+    #[test]
+    fn lines_of_the_same_style_are_grouped() {
+        let diff = Diff::new(TEXT, &mut Budget::new(1000));
+        let pieces: Vec<_> = diff.pieces.iter().map(|piece| (piece.class, piece.text.as_str())).collect();
+        let head = "--- a/x\n+++ b/x\n";
+        let expected =
+            [("head", head), ("hunk", "@@ -1,2 +1,3 @@\n"), ("", " a\n"), ("del", "---b\n"), ("add", "+++c\n+d\n")];
+        assert_eq!((pieces.as_slice(), diff.left_out), (&expected[..], 0));
+    }
+
+    #[test]
+    fn lines_beyond_the_limit_are_counted() {
+        let mut budget = Budget::new(26);
+        assert_eq!(Diff::new(TEXT, &mut budget).left_out, 5);
+        let long = [&TEXT[..36], &b"+x\n".repeat(MOST)].concat();
+        let diff = Diff::new(&long, &mut Budget::new(usize::MAX));
+        assert!(diff.left_out > MOST / 2 && diff.pieces.iter().map(|piece| piece.text.len()).sum::<usize>() <= MOST);
     }
 }

@@ -1,16 +1,14 @@
 //! Repairs drifted entities, as far as that is allowed, and detects fights with another program over an entity.
 
-use super::definitions::{Definitions, Fingerprint};
-use super::known::State;
+use super::known::{Definitions, Fingerprint, State};
 use super::paths::Heard;
 use super::{LOCK_PATIENCE, Watcher};
 use crate::cli::{Apply, Output};
 use crate::commands::apply;
-use crate::commands::findings::{Finding, Findings};
+use crate::commands::check::{Finding, Findings};
 use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
-use crate::host::run_id::RunId;
-use crate::host::settings::Settings;
+use crate::host::settings::{RunId, Settings};
 use crate::report::{End, Event, Noticed};
 use bstr::{BStr, BString, ByteSlice};
 use holo_events::Writer;

@@ -3,13 +3,13 @@
 
 use super::bytes;
 use crate::discovery::inventory::Inventory;
-use crate::entities::entity;
+use crate::entities;
 use crate::entities::node::EntityIndex;
 use crate::history::EntityRecord;
 use crate::host::root::Root;
 use crate::host::settings::Settings;
 use crate::plan::Edge;
-use crate::plan::declarations::Declarations;
+use crate::plan::edges::Declarations;
 use crate::report::{Event, Reporter, Severity};
 use bstr::{BString, ByteSlice};
 use holo_events::{DatumLine, Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
@@ -114,7 +114,7 @@ impl Answer {
     pub(super) fn of_entity(index: EntityIndex, inventory: &Inventory, around: Around, root: &Root) -> Answer {
         let entity = &inventory.entities[index];
         let report = entity.report();
-        let source = |entity::Source { path, line }| Source { path, line, package: None };
+        let source = |entities::Source { path, line }| Source { path, line, package: None };
         let is_source = |information: &Information| report.sources.contains(&information.value);
         let path = report.edges.provides.iter().chain(&report.edges.owns).find(|asset| asset.kind == "path");
         Answer {
@@ -122,7 +122,7 @@ impl Answer {
             plugin: entity.plugin_id().to_owned(),
             action: Some(report.action.clone()).filter(|action| *action != Action::default()),
             path: path.map(|asset| asset.value.to_path_lossy().into_owned()),
-            sources: entity::sources_of(&report).into_iter().map(source).collect(),
+            sources: entities::sources_of(&report).into_iter().map(source).collect(),
             information: report.information.iter().filter(|information| !is_source(information)).cloned().collect(),
             around,
             before_us: report.information.iter().find_map(|line| kept(&line.value, &root.state(entity.plugin_id()))),

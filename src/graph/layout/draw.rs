@@ -1,7 +1,6 @@
 //! Computes paths and the positions of labels.
 
-use super::grid::{Grid, ItemIndex, LayerIndex};
-use super::{BoxIndex, HEIGHT, LABEL_HEIGHT, Layout, Link, LinkIndex, Spot, Stretch, Way};
+use super::{BoxIndex, Grid, HEIGHT, ItemIndex, LABEL_HEIGHT, LayerIndex, Layout, Link, LinkIndex, Spot, Stretch, Way};
 use crate::entities::node::Table;
 use std::collections::HashMap;
 

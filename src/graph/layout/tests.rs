@@ -1,7 +1,6 @@
 //! Tests of layouts.
 
-use super::grid::{Grid, ItemIndex};
-use super::*;
+use super::{Grid, ItemIndex, *};
 
 fn link(from: usize, to: usize) -> Link {
     Link { from: from.into(), to: to.into(), label: if (from + to).is_multiple_of(3) { 80.0 } else { 0.0 } }
@@ -22,7 +21,7 @@ fn random(boxes: usize, links: usize, mut seed: usize) -> Vec<Link> {
 fn check(widths: &[f64], links: &[Link]) {
     let layout = lay_out(&widths.to_vec().into(), &links.to_vec().into());
     let mut placed: Vec<(Spot, f64)> =
-        std::iter::zip(&layout.boxes, widths).filter_map(|(s, w)| Some(((*s)?, *w))).collect();
+        iter::zip(&layout.boxes, widths).filter_map(|(s, w)| Some(((*s)?, *w))).collect();
     for (index, spot) in layout.boxes.entries() {
         assert_eq!(spot.is_some(), links.iter().any(|link| link.from == index || link.to == index));
     }
@@ -72,7 +71,7 @@ fn long_links_have_points_only_in_sparse_graphs() {
 #[test]
 fn layers_follow_the_longest_path() {
     let layers = |boxes: usize, links: &[Link]| -> Vec<usize> {
-        grid::layers(boxes, &links.to_vec().into()).into_iter().map(usize::from).collect()
+        layers(boxes, &links.to_vec().into()).into_iter().map(usize::from).collect()
     };
     assert_eq!(layers(5, &[link(0, 1), link(0, 3), link(1, 2), link(2, 3)]), [0, 1, 2, 3, 0]);
     assert_eq!(layers(4, &[link(0, 1), link(1, 3), link(2, 3)]), [0, 1, 1, 2]);

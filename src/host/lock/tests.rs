@@ -1,7 +1,6 @@
 //! Tests of the lock.
 
-use super::file::{create, create_in_steps};
-use super::*;
+use super::{create, create_in_steps, *};
 use rustix::fs::{CWD, Mode};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -45,7 +44,7 @@ fn lock_file_is_private() {
         fs::remove_file(&path).unwrap();
     }
     fs::write(&path, format!("{}\n", dead_process())).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     let acquired = Lock::acquire(&path).unwrap();
     assert!(acquired.taken_over_from.is_some());
     assert_eq!(mode(), 0o600);

@@ -1,6 +1,6 @@
 //! Tests of making and restoring paths.
 
-use super::decision::decide;
+use super::restore::decide;
 use super::*;
 use crate::base_store::Remembered;
 use crate::error::{Notices, PathError};

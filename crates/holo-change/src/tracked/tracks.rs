@@ -1,4 +1,4 @@
-//! The records of paths: their original, provisioned and intended states.
+//! The records of paths: their original, provisioned and intended states. Intents are on disk before the first path is changed.
 
 use super::contents::{Contents, Digest};
 use super::state::State;

@@ -1,14 +1,16 @@
-//! The plan of a change: the required operations, and the manual changes that they would overwrite.
+//! The plan of a change: the required operations, and the manual changes that they would overwrite. Files that belong to the user are not
+//! touched, and a preview lists the paths that would change.
 
-use super::adoption::Adoption;
 use super::location::{TreeError, TreeLocation};
-use super::owners::PathOwners;
+use super::owners::{Adoption, PathOwners};
+use super::{Drift, OwnedTree};
 use crate::claims::{Claim, Claims};
 use crate::error::PathError;
 use crate::image::Stamp;
 use crate::manifest::{Manifest, ManifestEntry};
 use crate::path_handle::{Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -316,4 +318,106 @@ fn order_obstacles(plan: &mut Plan, wanted: &BTreeMap<PathBuf, ManifestEntry>) {
 /// Returns true if a parent of a path is not going to be a directory.
 fn is_below_file(path: &Path, wanted: &BTreeMap<PathBuf, ManifestEntry>) -> bool {
     path.ancestors().skip(1).any(|above| wanted.get(above).is_some_and(|entry| !entry.is_directory()))
+}
+
+impl OwnedTree {
+    /// Removes changed files from the manifest and from the drift. They belong to the user from now on, and their bases
+    /// are no longer needed.
+    pub fn leave_changed(&mut self, drift: &mut Drift, is_left: impl Fn(&Path) -> bool) {
+        let Some(manifest) = &mut self.manifest else { return };
+        let (left, changed): (Vec<PathBuf>, _) = drift.changed.drain(..).partition(|path| is_left(path));
+        drift.changed = changed;
+        for path in left {
+            manifest.entries.remove(&path);
+            manifest.dropped.push(path);
+        }
+    }
+
+    /// Returns true if a path is a file or symlink that neither this entity nor one that it could take over from has
+    /// created.
+    ///
+    /// # Errors
+    /// If the path or the records cannot be read.
+    pub fn is_foreign(&self, path: &Path, owners: &PathOwners) -> Result<bool, PathError> {
+        let location = &self.location;
+        let Some(directory) = &location.directory else { return Ok(false) };
+        let stat = location.at(directory, path).stat()?;
+        if !stat.is_some_and(|stat| matches!(stat.kind, Kind::File | Kind::Symlink)) {
+            return Ok(false);
+        }
+        if self.manifest.as_ref().is_some_and(|manifest| manifest.entries.contains_key(path)) {
+            return Ok(false);
+        }
+        let (store, full) = (&location.store, location.full(path));
+        let is_held = store.held()?.find_for_tree(&full, &store.plugin.plugin, &location.id, false).is_some();
+        Ok(!is_held && owners.orphaned_at(&full)?.is_empty())
+    }
+}
+
+/// A path that a version would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// The canonical path.
+    pub path: PathBuf,
+    /// The current entry; `None` if the path does not exist, or is a special file.
+    pub before: Option<ManifestEntry>,
+    /// The resulting entry.
+    pub after: Option<ManifestEntry>,
+}
+
+impl OwnedTree {
+    /// Returns the paths that the installation of a version with these entries would change, including those with
+    /// manual changes. The system is not changed.
+    ///
+    /// # Errors
+    /// If the version could not be installed, or a path cannot be read.
+    pub fn pending(
+        &self,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
+        owners: &PathOwners,
+        claims: &Claims,
+    ) -> Result<Vec<PendingEntry>, TreeError> {
+        let location = &self.location;
+        let plan = Plan::new(location, self.manifest.as_ref(), wanted, owners, claims)?;
+        let Some(directory) = &location.directory else {
+            let added = |(path, entry): (&PathBuf, &ManifestEntry)| PendingEntry {
+                path: location.full(path),
+                before: None,
+                after: Some(entry.clone()),
+            };
+            return Ok(wanted.iter().map(added).collect());
+        };
+        let mut paths: BTreeMap<PathBuf, Option<ManifestEntry>> = BTreeMap::new();
+        for path in plan.gone {
+            let base = base(location, &path)?;
+            paths.insert(path, base);
+        }
+        for path in plan.in_the_way {
+            paths.insert(path, None);
+        }
+        for path in plan.gone_directories.into_iter().rev() {
+            // Directories that are not empty are kept.
+            let goes = |name: &OsString| paths.get(&path.join(name)).is_some_and(Option::is_none);
+            if directory.place(&path.join("x")).siblings()?.iter().all(goes) {
+                paths.insert(path, None);
+            }
+        }
+        for path in plan.moved.into_iter().chain(plan.directories) {
+            let after = wanted.get(&path).cloned();
+            paths.insert(path, after);
+        }
+        let pending = paths.into_iter().map(|(path, after)| {
+            let before = location.store.entry(&location.at(directory, &path))?;
+            Ok(PendingEntry { path: location.full(&path), before, after })
+        });
+        pending.collect()
+    }
+}
+
+/// Returns the entry that is restored when a path is removed from the tree.
+fn base(location: &TreeLocation, path: &Path) -> Result<Option<ManifestEntry>, PathError> {
+    if !location.has_base(path)? {
+        return Ok(None);
+    }
+    location.store.entry(&location.store.bases.location(&location.full(path)))
 }

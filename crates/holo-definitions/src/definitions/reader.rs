@@ -1,20 +1,16 @@
 //! Reads all definition files: their tables by type and entity, and their errors.
 
-use super::known_files::KnownFiles;
-use super::unread::UnreadIds;
-use super::{Common, Defined, Definitions};
+use super::{Common, Defined, Definitions, KnownFiles, UnreadIds};
 use crate::common::{self, CommonKeys};
 use crate::declarations::{Declaration, DeclaredTables};
-use crate::definition::{Definition, Invalid};
+use crate::definition::{self, Definition, Invalid, NameError, NameKeys};
 use crate::finding::{DefinitionError, Finding, Location};
 use crate::hidden;
-use crate::naming::{self, NameError, NameKeys};
 use crate::outline::{OutlinedTable, Role, TableId};
 use crate::receive::{Candidate, Filled, Received, fill};
 use crate::resource_dirs::ResourceDirs;
-use crate::source::{Parsed, Sources};
+use crate::source::{Parsed, Sources, tables_of};
 use crate::stack::Stack;
-use crate::tables::tables_of;
 use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
 use std::borrow::Cow;
@@ -364,7 +360,7 @@ impl<'c> Reader<'c> {
 /// # Errors
 /// The error in the name, with its location.
 fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), NameError> {
-    let entries = naming::table(value)?;
+    let entries = definition::table(value)?;
     let name = D::entity_name(&NameKeys::new(entries.get_ref(), entries.span()))?;
     Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
 }

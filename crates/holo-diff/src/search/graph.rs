@@ -1,6 +1,6 @@
 //! The edit graph of two texts: points and diagonals.
 
-use crate::lines::Class;
+use crate::search::Class;
 
 /// A pair of positions in the kept lines of both texts.
 #[derive(Clone, Copy)]

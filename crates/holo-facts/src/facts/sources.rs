@@ -1,7 +1,7 @@
 //! Custom facts: files and programs in `etc/holo/facts.d`.
 
 use crate::document;
-use crate::warning::Warning;
+use crate::facts::Warning;
 use holo_definitions::LocatedError;
 use holo_process::Program;
 use holo_process::words::reason;

@@ -1,7 +1,7 @@
 //! The machine's own system with systemd as process 1: units are started, stopped and enabled as on a real machine.
 
 use super::{CAN_BE_MADE, Overlay};
-use crate::error::{Context, IoError, sure};
+use crate::files::{Context, IoError, sure};
 use crate::require::Need;
 use std::path::Path;
 use std::time::{Duration, Instant};

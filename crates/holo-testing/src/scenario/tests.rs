@@ -333,3 +333,51 @@ fn different_folders_can_be_run_at_the_same_time() {
         }
     });
 }
+
+#[test]
+fn times_are_removed_from_json_alone() {
+    let line = br#"{"version":1,"event":"summary","run":"2026-x","time":"09:14Z","duration":1.5,"exit_code":0}"#;
+    assert_eq!(normalise(line), br#"{"version":1,"event":"summary","exit_code":0}"#);
+    let other = br#"x {"run":"a","time":1}"#;
+    assert_eq!(normalise(other), other);
+}
+
+#[test]
+fn colours_are_stripped_and_other_bytes_kept() {
+    assert_eq!(normalise(b"\x1b[1;31m!! \xff\x1b[0m\x1b[m\0 \x1b[2K\x1b["), b"!! \xff\0 \x1b[2K\x1b[");
+}
+
+#[test]
+fn cache_directories_lose_their_number() {
+    assert_eq!(
+        normalise(b"a target/tmp/holo.\x1b[1m12345\x1b[0m/x target/tmp/holo.0 target/tmp/holo.d"),
+        b"a target/tmp/holo/x target/tmp/holo target/tmp/holo.d"
+    );
+}
+
+#[test]
+fn commands_continue_and_prose_stays() {
+    let text = "Says hello.\n\n  $ for x in 1 2; do\n  >   echo $x\n  > done\n  1\n  > no prompt\n\nEnd.\n";
+    let parts = parse(text.as_bytes()).unwrap();
+    let prose = |line: &str| Part::Prose(line.into());
+    let command = Part::Command("for x in 1 2; do\n  echo $x\ndone".into());
+    assert_eq!(parts, [prose("Says hello."), prose(""), command, prose(""), prose("End.")]);
+    assert_eq!(parse(b"prose\n  output\n"), Err(2));
+}
+
+#[test]
+fn a_transcript_is_what_was_parsed() {
+    let text = "Prose.\n\n  $ a\n  > b\n  \n  output\n    more\n  [3]\n  $ c\n  end (no-eol)\n";
+    let mut transcript = Transcript::default();
+    let mut results = [(&b"\noutput\n  more\n"[..], 3), (b"end", 0)].into_iter();
+    for part in parse(text.as_bytes()).unwrap() {
+        match part {
+            Part::Prose(line) => transcript.prose(&line),
+            Part::Command(command) => {
+                let (output, status) = results.next().unwrap();
+                transcript.command(&command, output, status);
+            }
+        }
+    }
+    assert_eq!(transcript.into_text(), text);
+}

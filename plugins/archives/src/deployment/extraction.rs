@@ -5,8 +5,8 @@ use super::fetch::LocalArchive;
 use super::state::{CurrentState, DownloadState};
 use super::takeover::warn_of_takeover;
 use crate::error::ArchiveError;
-use crate::extract::{Extraction, Selection, extract, single};
-use crate::trees::{RemovedTree, explain, pending_removal, remove_tree, warn_of_waiting};
+use crate::extract::{Extraction, Selection, extract, formats};
+use crate::removal::{RemovedTree, explain, pending_removal, remove_tree, warn_of_waiting};
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Drift, NewVersion, OwnedTree, StagedTree};
 use holo_change::{Durability, PathHandle};
@@ -44,7 +44,7 @@ impl Deployment<'_> {
                 recipe += &format!(" {key}={globs:?}");
             }
         }
-        if self.archive.mode.is_some() && single::name(Path::new(&self.archive.path)).is_some() {
+        if self.archive.mode.is_some() && formats::name(Path::new(&self.archive.path)).is_some() {
             recipe += &format!(" mode={:o}", self.archive.mode());
         }
         Ok(recipe)

@@ -1,18 +1,23 @@
-//! Obtaining the download: the existing file, or one from the server.
+//! Obtaining the download: the existing file, or one from the server, with the credentials of the definition.
 
 use super::Deployment;
 use super::state::{CurrentFile, CurrentState, DownloadState};
 use crate::error::ArchiveError;
-use crate::record::{ArchiveRecord, DownloadRecord};
+use crate::store::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Adoption, OwnedTree, PendingEntry, TreeError};
 use holo_change::{Durability, Stamp, set_ownership};
-use holo_download::{self, CompleteDownload, Download, DownloadError, PreviousDownload, Validators};
+use holo_download::{
+    self, Address, CompleteDownload, Credentials, Download, DownloadError, PreviousDownload, Request, Timeouts,
+    Validators,
+};
 use holo_plugin::{ForceTo, Output};
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A download that is in place.
 pub(super) struct LocalArchive {
@@ -257,5 +262,57 @@ impl Deployment<'_> {
             signed_by: self.signer().map(|signer| signer.identity()),
             validators,
         }
+    }
+}
+
+/// The maximum number of bytes that are read from a file with a password or certificates, because the file could be
+/// anything.
+const SMALL_FILE: u64 = 4 << 20;
+
+impl Deployment<'_> {
+    pub(super) fn request<'r>(
+        &'r self,
+        previous: Option<PreviousDownload>,
+        addresses: &'r [Address],
+    ) -> Result<Request<'r>, PathError> {
+        let headers = self.archive.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(Request {
+            addresses,
+            headers,
+            credentials: self.credentials()?,
+            authorities: self.archive.ca_file.as_deref().map(|path| self.read_bounded(path)).transpose()?,
+            checksum: self.archive.checksum(),
+            previous,
+            checksums: &self.store.checksums,
+            max_size: self.archive.max_size.unwrap_or(holo_download::MAX_SIZE),
+            deadline: Instant::now().checked_add(self.timeout.unwrap_or(holo_download::TIME_LIMIT)),
+            timeouts: Timeouts::default(),
+        })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, PathError> {
+        let Some(username) = self.archive.username.clone() else { return Ok(None) };
+        let password = match (&self.archive.password, &self.archive.password_file) {
+            (Some(password), _) => password.clone(),
+            (None, Some(path)) => self.read_password(path)?,
+            // Rejected by the validation of the definition.
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Credentials { username, password }))
+    }
+
+    fn read_password(&self, path: &str) -> Result<String, PathError> {
+        let invalid = |error| PathError::new("read", path, std::io::Error::new(std::io::ErrorKind::InvalidData, error));
+        let text = String::from_utf8(self.read_bounded(path)?).map_err(invalid)?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Reads a small local file that the definition names.
+    fn read_bounded(&self, path: &str) -> Result<Vec<u8>, PathError> {
+        let path = self.store.trees.root().place(Path::new(path)).followed()?;
+        let mut content = Vec::new();
+        let read = path.open()?.take(SMALL_FILE).read_to_end(&mut content);
+        read.map_err(|error| PathError::new("read", path.shown(), error))?;
+        Ok(content)
     }
 }

@@ -3,11 +3,10 @@
 use super::Deployment;
 use super::extraction::must_make;
 use super::state::{CurrentState, DownloadState};
-
 use crate::error::ArchiveError;
 use crate::extract::{Selection, list};
 use crate::listing::Listing;
-use crate::trees;
+use crate::removal;
 use holo_change::manifest::{EntryKind, ManifestEntry};
 use holo_change::tree_store::PendingEntry;
 use holo_download::Digests;
@@ -39,7 +38,7 @@ impl Deployment<'_> {
         self.preview_extraction(&state, content, &mut listing)?;
         let wanted = self.tree()?;
         for directory in state.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
-            for pending in trees::pending_removal(self.store, (self.id, &state.record), directory)? {
+            for pending in removal::pending_removal(self.store, (self.id, &state.record), directory)? {
                 listing.add_leftover(pending);
             }
         }

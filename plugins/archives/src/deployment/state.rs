@@ -2,7 +2,7 @@
 
 use super::Deployment;
 use crate::error::ArchiveError;
-use crate::record::{ArchiveRecord, DownloadRecord};
+use crate::store::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::tree_store::{Drift, OwnedTree};

@@ -4,9 +4,9 @@
 use super::Deployment;
 use super::state::CurrentState;
 use crate::error::ArchiveError;
-use crate::inventory::PREFIX;
-use crate::record::ArchiveRecord;
 use crate::removal::Removal;
+use crate::store::ArchiveRecord;
+use crate::store::PREFIX;
 use holo_change::base_store::Remembered;
 use holo_change::manifest::Manifest;
 use holo_download::{CompleteDownload, Download, PART_SUFFIX};

@@ -5,8 +5,7 @@ use crate::definition::Ensure;
 use crate::error::ArchiveError;
 use crate::extract::{Contents, MAX_SHOWN};
 use crate::listing::{Listing, as_text};
-use crate::record::ArchiveRecord;
-use crate::store::Store;
+use crate::store::{ArchiveRecord, Store};
 use holo_change::manifest::{EntryKind, ManifestEntry};
 use holo_change::tree_store::{ChangedEntry, PendingEntry};
 use holo_plugin::{Entity, FilePair, Host, Preview, Shown};
@@ -46,7 +45,7 @@ pub(super) fn find(entity: &ArchiveEntity, host: &Host) -> Result<Option<FilePai
 }
 
 /// Adds the path of the download to a list, if its file has changed.
-fn add_download(
+pub(crate) fn add_download(
     entity: &ArchiveEntity,
     (store, record): (&Store, &ArchiveRecord),
     listing: &mut Listing,
@@ -106,7 +105,7 @@ fn pair(entity: &ArchiveEntity, host: &Host, entry: &ChangedEntry, contents: &Co
 }
 
 /// Returns the installed content, if it is known and differs from the current one.
-fn content<'c>(entry: &ChangedEntry, contents: &'c Contents) -> Option<&'c [u8]> {
+pub(crate) fn content<'c>(entry: &ChangedEntry, contents: &'c Contents) -> Option<&'c [u8]> {
     let made = sha256(Some(&entry.made))?;
     contents.get(made).filter(|_| sha256(entry.found.as_ref()) != Some(made))
 }
@@ -125,7 +124,7 @@ fn is_short(entry: &ManifestEntry) -> bool {
     matches!(entry.kind, EntryKind::File { size, .. } if size <= MAX_SHOWN as u64)
 }
 
-fn sha256(entry: Option<&ManifestEntry>) -> Option<&str> {
+pub(crate) fn sha256(entry: Option<&ManifestEntry>) -> Option<&str> {
     match &entry?.kind {
         EntryKind::File { sha256, .. } => Some(sha256),
         _ => None,

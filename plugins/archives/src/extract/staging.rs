@@ -1,8 +1,6 @@
 //! The staging directory during an extraction.
 
-use super::contents::ShortCopy;
-use super::error::{EntryError, ExtractError};
-use super::{Extraction, Target, names};
+use super::{EntryError, ExtractError, Extraction, ShortCopy, Target, names};
 use crate::limits::Allowance;
 use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
 use holo_change::{Kind, PathError, PathHandle, Stamp, set_ownership};

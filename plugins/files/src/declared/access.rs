@@ -3,25 +3,21 @@
 //! They are changed in place. The original and the desired values are on disk before anything is changed, and each value is changed with
 //! one system call. Therefore a kill leaves either the old or the new value, both of which are known.
 
-mod below;
-mod listing;
-mod plan;
 mod wanted;
-
-pub(super) use plan::Plan;
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::inspection::Inspection;
-use super::wanted::DeclaredError;
+use super::wanted::{self as states, DeclaredError};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
+use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Decision, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
-use plan::Step;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 
 /// The permissions of declared files, and their records.
 pub(super) struct Accesses<'a> {
@@ -127,7 +123,7 @@ impl<'a> Accesses<'a> {
         let Some(stat) = manageable(&place)? else { return Ok(Plan::default()) };
         let mut found = Vec::new();
         if definition.recurse && stat.kind == Kind::Directory {
-            below::collect(entity, definition, path, self.inspection, &mut |path, place, current, desired| {
+            collect(entity, definition, path, self.inspection, &mut |path, place, current, desired| {
                 found.push((path, place, current, desired));
             })?;
         }
@@ -208,7 +204,7 @@ impl<'a> Accesses<'a> {
                 paths.push((place.shown(), track.made.clone(), current));
             }
         }
-        listing::pair(entity, &paths, self.inspection.host, "applied")
+        wanted::pair(entity, &paths, self.inspection.host, "applied")
     }
 
     /// Returns the actual and the desired permissions as two listings.
@@ -217,7 +213,7 @@ impl<'a> Accesses<'a> {
             let current = step.current.limited_to(&step.missing);
             (step.place.shown(), current, step.missing)
         });
-        listing::pair(entity, &steps.collect::<Vec<_>>(), self.inspection.host, "")
+        wanted::pair(entity, &steps.collect::<Vec<_>>(), self.inspection.host, "")
     }
 
     /// Combines the verdict on the path with that on its permissions.
@@ -276,4 +272,145 @@ pub(super) fn tidy(host: &Host, bases: &BaseStore, output: &mut Output<'_>) -> h
         }
     }
     Ok(())
+}
+
+/// The maximum number of paths that are listed individually for the same change.
+const NAMED: usize = 3;
+
+/// A permission change of a path.
+struct Step {
+    path: PathBuf,
+    place: PathHandle,
+    current: Access,
+    /// The values to set.
+    missing: Access,
+}
+
+/// The steps that establish the desired permissions, or restore the original ones.
+#[derive(Default)]
+pub(in crate::declared) struct Plan {
+    steps: Vec<Step>,
+    /// The record after the steps, or `None` if it does not change.
+    record: Option<Remembered<AccessTracks>>,
+}
+
+impl Plan {
+    pub(in crate::declared) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Returns the mode that results from the new ACL of a path, if it gets one.
+    pub(in crate::declared) fn mode_by_acl(&self, path: &Path) -> Option<u32> {
+        let own = self.steps.iter().find(|step| step.path == path)?;
+        own.missing.acl.as_ref().map(Acl::mode)
+    }
+
+    /// Describes the changes. `word` is a verb such as `changed`.
+    pub(in crate::declared) fn changes(&self, word: &str, directory: &Path) -> Vec<String> {
+        let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for step in &self.steps {
+            alike.entry(step.missing.parts()).or_default().push(step.place.shown().display().to_string());
+        }
+        let said = |(parts, paths): (String, Vec<String>)| match paths.len() {
+            0..=NAMED => paths.iter().map(|path| format!("{word} {parts} of {path}")).collect(),
+            many => vec![format!("{word} {parts} of {many} paths in {}", directory.display())],
+        };
+        alike.into_iter().flat_map(said).collect()
+    }
+
+    /// Carries out the steps. A failed step does not stop the others.
+    fn take(&self) -> Result<(), DeclaredError> {
+        let mut problems = Vec::new();
+        for step in &self.steps {
+            match step.missing.give(&step.place) {
+                // A user of the directory may have removed the path since.
+                Err(error) if error.is_missing() => {}
+                given => problems.extend(given.err().map(|error| error.to_string())),
+            }
+        }
+        match problems.split_first() {
+            None => Ok(()),
+            Some((first, [])) => Err(DeclaredError::Never(first.clone())),
+            Some((first, rest)) => Err(DeclaredError::Never(format!("{first} (and {} more)", rest.len()))),
+        }
+    }
+}
+
+/// Calls `found` for each path with other permissions than desired. Directories come after their contents: as long as a directory belongs
+/// to someone else, its future owner cannot interfere with the paths in it. Paths of other entities are skipped.
+fn collect(
+    entity: &DeclaredFile,
+    definition: &FileDefinition,
+    path: &Path,
+    inspection: &Inspection<'_>,
+    found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
+) -> Result<(), DeclaredError> {
+    let others = Others::of(entity, path, inspection)?;
+    let owners = states::owners(definition, inspection.host)?;
+    let mode = definition.fixed_mode();
+    let top = inspection.tracker.place(path);
+    let device = top.stat()?.map(|stat| stat.device);
+    let tree = top.as_tree()?;
+    // A stack of directories whose contents are still to be processed (`None`), or have been.
+    let mut open = vec![(PathBuf::new(), None)];
+    while let Some((directory, own)) = open.pop() {
+        if let Some((current, desired)) = own {
+            found(path.join(&directory), tree.place(&directory), current, desired);
+            continue;
+        }
+        for name in tree.place(&directory.join("x")).siblings()? {
+            let below = directory.join(name);
+            let place = tree.place(&below);
+            let whole = path.join(&below);
+            let Some(stat) = place.stat()? else { continue };
+            if Some(stat.device) != device || stat.kind == Kind::Other || others.decide_below(&whole) {
+                continue;
+            }
+            let (current, desired) = (Access::of_stat(&stat), wanted::below(definition, owners, mode, &stat));
+            let differs = !desired.missing_in(&current).is_empty();
+            let is_ours = differs && !others.decide(&whole) && !inspection.tracker.is_overlaid(&whole);
+            if stat.kind == Kind::Directory {
+                open.extend(is_ours.then(|| (below.clone(), Some((current, desired)))));
+                open.push((below, None));
+            } else if is_ours {
+                found(whole, place, current, desired);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The paths below that belong to other entities.
+struct Others {
+    /// Including everything below them.
+    whole: HashSet<PathBuf>,
+    single: HashSet<PathBuf>,
+}
+
+impl Others {
+    fn of(entity: &DeclaredFile, path: &Path, inspection: &Inspection<'_>) -> Result<Others, DeclaredError> {
+        let mut others = claims::all(inspection.host.locations());
+        others.retain(|claim| claim.id != entity.id());
+        if let Some(tree) = others.iter().find(|claim| claim.is_tree && claim.covers(path)) {
+            return Err(DeclaredError::Never(format!(
+                "{} is made by {}, which manages everything below; remove recurse",
+                inspection.shown(path),
+                tree.shown()
+            )));
+        }
+        others.retain(|claim| claim.path().starts_with(path));
+        let (whole, single): (Vec<_>, Vec<_>) = others.iter().partition(|claim| claim.is_tree || claim.is_recursive);
+        let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
+        Ok(Others { whole: paths(whole), single: paths(single) })
+    }
+
+    /// Returns true if another entity owns a path.
+    fn decide(&self, path: &Path) -> bool {
+        self.single.contains(path)
+    }
+
+    /// Returns true if another entity owns a path and everything below it.
+    fn decide_below(&self, path: &Path) -> bool {
+        self.whole.contains(path)
+    }
 }

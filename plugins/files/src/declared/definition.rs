@@ -1,9 +1,12 @@
-//! The `[[file]]` table and the validation of its values.
+//! The `[[file]]` table with its keys, and the validation of its values.
 
-mod access;
+#[cfg(test)]
+mod tests;
 
+use holo_change::acl::{AclEntry, Tag, letters};
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 /// The declaration of a file, directory or symlink.
@@ -91,7 +94,7 @@ impl Definition for FileDefinition {
 
     fn doubts(&self) -> Vec<Invalid> {
         let validate = self.validate.iter().filter_map(|command| command.doubt("validate"));
-        validate.chain(access::limited_entries(self)).collect()
+        validate.chain(limited_entries(self)).collect()
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
@@ -109,9 +112,9 @@ impl Definition for FileDefinition {
             account("owner", &self.owner),
             account("group", &self.group),
             self.mode().map(drop),
-            access::validate_file_mode(self),
-            access::validate_acl(self),
-            access::validate_selinux(self),
+            validate_file_mode(self),
+            validate_acl(self),
+            validate_selinux(self),
         ])
     }
 
@@ -145,7 +148,7 @@ impl Definition for FileDefinition {
         if self.ensure == Ensure::Symlink && self.mode.is_some() {
             return Err(Invalid::new("mode", "a symlink has none"));
         }
-        access::validate(self)
+        validate(self)
     }
 }
 
@@ -200,5 +203,111 @@ fn is_name(path: &Path) -> bool {
     matches!(parts.next(), Some(Component::Normal(name)) if name == path.as_os_str()) && parts.next().is_none()
 }
 
-#[cfg(test)]
-mod tests;
+/// The number of parts of an SELinux context.
+const PARTS: usize = 4;
+
+/// An SELinux context as user, role, type and range. Parts that are not declared are `None`.
+pub(in crate::declared) type Context<'a> = [Option<&'a str>; PARTS];
+
+impl FileDefinition {
+    /// Returns the declared ACL entries. Invalid entries have already been rejected.
+    pub(in crate::declared) fn acl_entries(&self) -> Option<Vec<AclEntry>> {
+        Some(self.acl.as_ref()?.iter().filter_map(|entry| entry.parse().ok()).collect())
+    }
+
+    /// Returns the parts of the declared SELinux context.
+    pub(in crate::declared) fn context(&self) -> Option<Context<'_>> {
+        let text = self.selinux.as_deref()?;
+        if !text.contains(':') {
+            return Some([None, None, Some(text), None]);
+        }
+        // A range may contain colons.
+        let mut parts = text.splitn(PARTS, ':').map(|part| (!part.is_empty()).then_some(part));
+        Some([(); PARTS].map(|()| parts.next().flatten()))
+    }
+
+    /// Returns the declared mode of files below the directory.
+    pub(in crate::declared) fn file_mode(&self) -> Option<u32> {
+        values::mode("file_mode", self.file_mode.as_deref()?).ok()
+    }
+
+    /// Returns the mode of the path, if it does not depend on the current mode.
+    pub(in crate::declared) fn fixed_mode(&self) -> Option<u32> {
+        let sensitive = self.sensitive.then_some(0o600);
+        self.mode().ok().flatten().or(sensitive)
+    }
+}
+
+/// Validates combinations of keys.
+fn validate(definition: &FileDefinition) -> Result<(), Invalid> {
+    let is_symlink = definition.ensure == Ensure::Symlink;
+    for (key, is_given) in [("acl", definition.acl.is_some()), ("selinux", definition.selinux.is_some())] {
+        if is_given && is_symlink {
+            return Err(Invalid::new(key, "is not for a symlink; it belongs to the file that the symlink leads to"));
+        }
+    }
+    if definition.file_mode.is_some() && !definition.recurse {
+        return Err(Invalid::new("file_mode", "is only for recurse = true"));
+    }
+    let has_some = [&definition.owner, &definition.group, &definition.mode, &definition.file_mode];
+    if definition.recurse && has_some.iter().all(|value| value.is_none()) {
+        return Err(Invalid::new("recurse", "requires owner, group, mode or file_mode"));
+    }
+    Ok(())
+}
+
+fn validate_file_mode(definition: &FileDefinition) -> Result<(), Invalid> {
+    let Some(text) = &definition.file_mode else { return Ok(()) };
+    match values::mode("file_mode", text)? {
+        0..=0o777 => Ok(()),
+        _ => Err(Invalid::new("file_mode", format!("{text:?} has special bits, which every file below would get"))),
+    }
+}
+
+fn validate_acl(definition: &FileDefinition) -> Result<(), Invalid> {
+    let mut seen = BTreeSet::new();
+    for text in definition.acl.iter().flatten() {
+        let wrong = |problem: &str| Err(Invalid::new("acl", format!("{text:?} {problem}")));
+        let entry: AclEntry = text.parse().map_err(|error| Invalid::new("acl", format!("{error}")))?;
+        if let Tag::User(name) | Tag::Group(name) = &entry.tag {
+            values::account("acl", name)?;
+        }
+        if !seen.insert((entry.is_default, entry.tag.clone())) {
+            return wrong("is there twice");
+        }
+        if entry.is_default && definition.ensure != Ensure::Directory {
+            return wrong("is only for ensure = \"directory\": files have no default ACL");
+        }
+        let is_of_mode = !entry.is_default && matches!(entry.tag, Tag::UserObj | Tag::Mask | Tag::Other);
+        if is_of_mode && definition.fixed_mode().is_some() {
+            return wrong("is what mode says already");
+        }
+    }
+    Ok(())
+}
+
+fn validate_selinux(definition: &FileDefinition) -> Result<(), Invalid> {
+    let Some(text) = &definition.selinux else { return Ok(()) };
+    let parts = definition.context().unwrap_or_default();
+    let is_odd = |letter: char| letter.is_whitespace() || letter.is_control();
+    if text.contains(is_odd) || parts.iter().all(Option::is_none) {
+        let problem = "is not a SELinux context, such as \"system_u:object_r:etc_t:s0\" or \"etc_t\"";
+        return Err(Invalid::new("selinux", format!("{text:?} {problem}")));
+    }
+    Ok(())
+}
+
+/// Returns the first ACL entry that the mode restricts, because its group bits are the mask.
+fn limited_entries(definition: &FileDefinition) -> Option<Invalid> {
+    let mask = definition.fixed_mode()? >> 3 & 0o7;
+    let limits = |entry: &AclEntry| {
+        let is_limited = matches!(entry.tag, Tag::User(_) | Tag::Group(_) | Tag::GroupObj);
+        is_limited && !entry.is_default && entry.permissions & !mask != 0
+    };
+    let entry = definition.acl_entries()?.into_iter().find(limits)?;
+    let (given, left) = (letters(entry.permissions), letters(entry.permissions & mask));
+    Some(Invalid::new(
+        "acl",
+        format!("the mode limits {}:{given} to {left}, as its bits for the group are the mask", entry.tag),
+    ))
+}

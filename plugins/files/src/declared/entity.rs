@@ -1,6 +1,7 @@
 //! The entity of a declared file.
 
-use super::definition::{Ensure, FileDefinition};
+use crate::declared::FileDefinition;
+use crate::declared::definition::Ensure;
 use crate::overlay::FileEntity;
 use holo_change::acl::Tag;
 use holo_plugin::{Asset, EntityReport};

@@ -2,9 +2,9 @@
 
 use super::FileDefinition;
 use super::declaration::{Declaration, find_contradictions, publish};
-use super::entity::DeclaredFile;
+use crate::declared::entity::DeclaredFile;
+use crate::known_files::Paths;
 use crate::overlay::{FileEntity, PREFIX};
-use crate::paths::Paths;
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{State, Tracker, Tracks};

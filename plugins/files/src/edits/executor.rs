@@ -1,18 +1,14 @@
 //! Applies edits. All edits of one file in a set are applied together: the file is read once, and replaced once. The new content is on disk
 //! before it replaces the file in one step, with the same owner and mode.
 
-use super::EditDefinition;
-use super::entity::EditEntity;
 use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, would_leave};
 use super::ledger::{Draft, Ledger};
-use super::outcome;
-use super::record::{MadeEdit, Version};
-use super::subject::Subject;
+use super::record::{MadeEdit, Subject, Version};
+use super::{EditDefinition, EditEntity, outcome};
 use crate::overlay::BufferedOutput;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
-use holo_plugin::Validation;
-use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown};
+use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown, Validation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

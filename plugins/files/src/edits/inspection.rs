@@ -1,16 +1,14 @@
 //! Comparison of edited files with the definitions of edits and with the records, without changing either.
 
-use super::entity::EditEntity;
+use super::EditEntity;
 use super::ledger::{Draft, Ledger};
 use super::outcome::{self, EditError, Outcome};
-use super::record::{FileRecord, MadeEdits, Records, Version};
-use super::subject::{CachedFile, EditedFile, Subject};
+use super::record::{CachedFile, EditedFile, FileRecord, MadeEdits, Records, Subject, Version};
 use super::text::Text;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Links, PathError, Stamp, Tree};
-use holo_plugin::ValidationError;
 use holo_plugin::origins::Traced;
-use holo_plugin::{FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, Verdict};
+use holo_plugin::{FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, ValidationError, Verdict};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 //! Regular expressions for lines, and the literals by which matching lines can be looked up.
 
-use super::text::{is_lead, uncommented};
+use crate::edits::text::{is_lead, uncommented};
 use holo_plugin::definitions::Invalid;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;

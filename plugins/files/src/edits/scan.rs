@@ -1,10 +1,9 @@
 //! The scan for edits: defined ones and orphans.
 
-use super::EditDefinition;
 use super::definition::{BlockDefinition, IniDefinition, LineDefinition};
-use super::entity::{EditEntity, Run};
 use super::inspection::Inspection;
 use super::record::FileRecord;
+use super::{EditDefinition, EditEntity, Run};
 use holo_change::claims::Layers;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, Defined, Definitions, Location};

@@ -1,10 +1,9 @@
 //! Adopts manual changes of a target as a local resource file, which is applied last.
 
 use crate::overlay::desired;
-use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{FileEntity, Kind, PATCH_SUFFIX, Resource};
-use crate::overlay::evaluation::{EvaluationError, read};
-use crate::overlay::layout::Layout;
+use crate::overlay::layout::{EvaluationError, Layout, read};
+use crate::overlay::stock::Distribution;
 use holo_change::error::PathError;
 use holo_change::image_store::path_digest;
 use holo_change::{Content, Image};

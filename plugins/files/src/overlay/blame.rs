@@ -2,9 +2,7 @@
 
 use crate::overlay::desired;
 use crate::overlay::entity::{FileEntity, Kind, Resource};
-use crate::overlay::evaluation::{EvaluationError, read};
-use crate::overlay::layout::Layout;
-use crate::overlay::patch;
+use crate::overlay::layout::{EvaluationError, Layout, read};
 use bstr::ByteSlice;
 use holo_change::Image;
 use holo_plugin::origins::{TemplateText, Traced};
@@ -20,7 +18,7 @@ pub(crate) fn blame(entity: &FileEntity, host: &Host) -> Result<Option<Vec<Span>
     let Some(text) = read(&current)? else { return Ok(None) };
     let base = match Image::load(&images.base(&entity.path))? {
         Some(base) => base,
-        None => patch::unpatched(entity, &current, &layout)?.map_or(current, |before| before.image),
+        None => desired::unpatched(entity, &current, &layout)?.map_or(current, |before| before.image),
     };
     let mut traced = Traced::uniform(read(&base)?.unwrap_or_default(), &Origin::Base);
     if !entity.is_orphan() {

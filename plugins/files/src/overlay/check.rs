@@ -1,16 +1,13 @@
 //! Check: what an apply would do.
 
 use crate::overlay::context::Context;
-use crate::overlay::desired;
-use crate::overlay::distribution::Distribution;
+use crate::overlay::desired::{self};
 use crate::overlay::entity::FileEntity;
-use crate::overlay::evaluation::EvaluationError;
-use crate::overlay::hint;
-use crate::overlay::layout::Layout;
-use crate::overlay::patch;
+use crate::overlay::layout::{EvaluationError, Layout};
 use crate::overlay::preparation::{BufferedOutput, Indexed};
 use crate::overlay::provision::is_ours;
-use crate::overlay::scrub;
+use crate::overlay::stock::Distribution;
+use crate::overlay::{scan, scrub};
 use holo_change::{Image, Unmanageable};
 use holo_plugin::{ForceTo, Host, Job, Output, Verdict};
 
@@ -64,7 +61,7 @@ fn check_in(entity: &FileEntity, beside: (&Layout, &Distribution), output: &mut 
     try_check(entity, beside, output).unwrap_or_else(|error| failed(error, output))
 }
 
-fn failed(EvaluationError(reason): EvaluationError, output: &mut Output<'_>) -> Verdict {
+pub(crate) fn failed(EvaluationError(reason): EvaluationError, output: &mut Output<'_>) -> Verdict {
     output.error(reason);
     Verdict::Failed
 }
@@ -86,13 +83,13 @@ fn try_check(
     let current = Image::load(target)?;
     let known_base = Image::load(&layout.images.base(&entity.path))?;
     let unpatched = match (&known_base, &current) {
-        (None, Some(current)) => patch::unpatched(entity, current, layout)?,
+        (None, Some(current)) => desired::unpatched(entity, current, layout)?,
         _ => None,
     };
     let before = unpatched.as_ref().map(|before| before.image.clone());
     let Some(base) = known_base.or(before).or_else(|| current.clone()) else {
         output.error(EvaluationError::from(Unmanageable::WrongType).0);
-        hint::missing_target(entity, output);
+        scan::missing_target(entity, output);
         return Ok(Verdict::Failed);
     };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
@@ -109,7 +106,7 @@ fn try_check(
     let desired = desired::evaluate(entity, &base, layout, output)?;
     let is_desired = current.equals(&desired.image);
     let before = provisioned.as_ref().unwrap_or(&base);
-    let keeps_changes = patch::keeps_changes(entity, before, &current, &desired.image);
+    let keeps_changes = desired::keeps_changes(entity, before, &current, &desired.image);
     desired.clean_up();
     unpatched.into_iter().for_each(|before| drop(before.place.remove()));
     let is_desired = is_desired?;

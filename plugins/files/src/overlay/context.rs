@@ -1,9 +1,8 @@
 //! Data that is opened or computed once for a whole set.
 
-use crate::overlay::distribution::Distribution;
-use crate::overlay::layout::Layout;
-use crate::overlay::record;
+use crate::overlay::layout::{Layout, keep, open};
 use crate::overlay::scan;
+use crate::overlay::stock::Distribution;
 use holo_change::UnchangedRecord;
 use holo_change::error::Result;
 use holo_change::image_store::Recovery;
@@ -42,7 +41,7 @@ impl<'a> Context<'a> {
 
     fn new(host: &'a Host, layout: Layout, recovery: Recovery, records: bool) -> Context<'a> {
         let distribution = Distribution::of(host.system().os_release());
-        let mut record = if records { record::open(host, &layout) } else { UnchangedRecord::none() };
+        let mut record = if records { open(host, &layout) } else { UnchangedRecord::none() };
         if recovery.was_needed() {
             record.distrust();
         }
@@ -64,7 +63,7 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn close(&self) {
-        record::keep(&self.record, &self.layout);
+        keep(&self.record, &self.layout);
         // As long as the directory exists, the next apply checks whether a recovery is needed.
         let images = &self.layout.images;
         let is_in_order = !self.recovery.was_needed() || !images.has_records_without_base(self.host.locations());

@@ -1,8 +1,8 @@
 //! Diagnoses resource files that are never used, and leftovers of package managers and killed applies.
 
-use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{Kind, Resource};
-use crate::overlay::hint::DIRECTORIES;
+use crate::overlay::scan::DIRECTORIES;
+use crate::overlay::stock::Distribution;
 use bstr::ByteSlice;
 use holo_change::image_store::BASE;
 use holo_plugin::definitions::ResourceFile;

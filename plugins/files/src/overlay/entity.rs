@@ -1,16 +1,19 @@
 //! The entity of an overlay: a target and its resource files.
 
-use crate::overlay::secrets;
-use crate::overlay::sidecar::Sidecar;
 use bstr::{BString, ByteSlice};
-use holo_change::image_store::{BASE, PROVISIONED, below};
-use holo_plugin::Validation;
+use holo_change::PathHandle;
+use holo_change::error::{PathError, Result};
+use holo_change::image_store::{BASE, ImageStore, PROVISIONED, below, path_digest};
+use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use holo_plugin::facts::Knowledge;
-use holo_plugin::{Action, Asset, EntityReport, Host};
+use holo_plugin::{Action, Asset, EntityReport, Host, Validation};
+use serde::Deserialize;
 use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The prefix of the IDs of this plugin.
 pub(crate) const PREFIX: &[u8] = b"file:";
@@ -111,7 +114,7 @@ impl FileEntity {
 
     /// Returns true if the content is secret.
     pub(crate) fn is_sensitive(&self) -> bool {
-        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || secrets::is_known(&self.host, &self.path)
+        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || is_known(&self.host, &self.path)
     }
 
     /// Returns true if programs produce or validate the target's content.
@@ -210,6 +213,84 @@ impl Resource {
 
 pub(crate) fn bytes(path: &Path) -> BString {
     path.as_os_str().as_bytes().into()
+}
+
+/// The settings of an overlay.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OverlayDefinition {
+    /// The absolute path of the target.
+    pub(crate) path: String,
+    /// A program that validates the new content before it replaces the old one. `{}` stands for the path of a copy.
+    pub(crate) validate: Option<Command>,
+    /// Whether the content is secret. It is not shown in diffs.
+    #[serde(default)]
+    pub(crate) sensitive: bool,
+}
+
+impl Definition for OverlayDefinition {
+    const TABLE: &'static str = "overlay";
+    const ENTITY_TYPE: &'static str = "file";
+    const KEY: &'static str = "path";
+
+    fn doubts(&self) -> Vec<Invalid> {
+        self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
+    }
+
+    fn invalid_values(&self) -> Vec<Invalid> {
+        Invalid::all([values::target("path", &self.path).map(drop)])
+    }
+}
+
+/// The settings that determine how a target is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Sidecar {
+    pub(crate) validate: Option<Command>,
+    pub(crate) sensitive: bool,
+    /// The timeout of a program.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The directory with an empty file for each such target, named by the digest of its path.
+const FOLDER: &str = ".sensitive";
+
+/// Returns true if the target at a path was sensitive.
+pub(crate) fn is_known(host: &Host, path: &Path) -> bool {
+    // In case of an error, assume that it was.
+    host.state_dir().join(FOLDER).join(path_digest(path)).try_exists().unwrap_or(true)
+}
+
+/// Records that the target at a path is sensitive.
+pub(crate) fn remember(path: &Path, images: &ImageStore) -> Result<()> {
+    let place = place(images, path);
+    if place.exists()? {
+        return Ok(());
+    }
+    place.create_folder()?;
+    let created = place.create()?;
+    let folder = place.shown().parent().map(Path::to_owned).unwrap_or_default();
+    let state = folder.parent().unwrap_or(&folder);
+    let sync = |folder: &Path| File::open(folder)?.sync_all();
+    let synced = created.sync_all().and_then(|()| sync(&folder)).and_then(|()| sync(state));
+    synced.map_err(|error| PathError::new("fsync", place.shown(), error))
+}
+
+/// Removes the records of those targets that have been restored, and have no base any more.
+pub(crate) fn forget<'p>(orphans: impl Iterator<Item = &'p Path>, host: &Host, images: &ImageStore) {
+    if fs::symlink_metadata(host.state_dir().join(FOLDER)).is_err() {
+        return;
+    }
+    for path in orphans.filter(|path| images.base(path).exists().is_ok_and(|exists| !exists)) {
+        let place = place(images, path);
+        // A leftover record does no harm.
+        let _ = place.remove();
+        place.remove_empty_folders(Path::new(""));
+    }
+}
+
+pub(crate) fn place(images: &ImageStore, path: &Path) -> PathHandle {
+    images.state(&Path::new(FOLDER).join(path_digest(path)))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! The locations of targets, images, resource files and temporary files.
 
 use crate::overlay::entity::{FileEntity, Resource};
-use crate::overlay::evaluation::EvaluationError;
-use holo_change::error::Result;
+use holo_change::error::{PathError, Result};
 use holo_change::image_store::{ImageStore, path_digest};
 use holo_change::tracked::{EditedFiles, Unmanaged};
-use holo_change::{PathHandle, Tree};
+use holo_change::{Content, Image, PathHandle, Tree, UnchangedRecord, Unmanageable};
 use holo_plugin::Host;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,4 +67,43 @@ impl Layout {
         holo_change::Store::forget_directories(&self.images);
         self.resources.iter().chain([&self.cache]).for_each(|tree| tree.forget());
     }
+}
+
+/// Reads the record, unless the user requested to read everything.
+pub(crate) fn open(host: &Host, layout: &Layout) -> UnchangedRecord {
+    let mut record = UnchangedRecord::open(&layout.record());
+    if host.verifies() {
+        record.distrust();
+    }
+    record
+}
+
+/// Writes the record of this apply.
+pub(crate) fn keep(record: &UnchangedRecord, layout: &Layout) {
+    record.keep(&layout.record(), &layout.images.staged("unchanged"));
+}
+
+/// Why the desired image of a target cannot be determined. Contains the complete message.
+#[derive(Debug)]
+pub(crate) struct EvaluationError(pub(crate) String);
+
+impl From<Unmanageable> for EvaluationError {
+    fn from(error: Unmanageable) -> Self {
+        EvaluationError(format!("skipping target: {error}"))
+    }
+}
+
+impl From<PathError> for EvaluationError {
+    fn from(error: PathError) -> Self {
+        EvaluationError::from(Unmanageable::from(error))
+    }
+}
+
+/// Returns the content of a file, or `None` for a symlink.
+pub(crate) fn read(image: &Image) -> std::result::Result<Option<Vec<u8>>, EvaluationError> {
+    let Content::File { place, .. } = &image.content else { return Ok(None) };
+    let mut content = Vec::new();
+    let read = place.open()?.read_to_end(&mut content);
+    read.map_err(|error| PathError::new("read", place.shown(), error))?;
+    Ok(Some(content))
 }

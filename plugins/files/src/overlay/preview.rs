@@ -1,11 +1,9 @@
 //! Previews: a target before and after an apply.
 
 use crate::overlay::desired::{self, Desired};
-use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
-use crate::overlay::evaluation::EvaluationError;
-use crate::overlay::layout::Layout;
-use crate::overlay::patch;
+use crate::overlay::layout::{EvaluationError, Layout};
+use crate::overlay::stock::Distribution;
 use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_change::{Content, Image, Unmanageable};
@@ -37,7 +35,7 @@ pub(crate) fn preview_after(
             (Some(base), _) => Some(base),
             (None, current) => {
                 let found = before.or(current.as_ref());
-                let unpatched = found.map(|found| patch::unpatched(entity, found, &layout)).transpose()?.flatten();
+                let unpatched = found.map(|found| desired::unpatched(entity, found, &layout)).transpose()?.flatten();
                 unpatched.map(|before| before.image).or_else(|| found.cloned())
             }
         },
@@ -92,7 +90,7 @@ pub(crate) fn shown_if_small(image: &Image) -> Result<Shown, EvaluationError> {
     }
 }
 
-fn shown(image: &Image) -> Result<Shown, EvaluationError> {
+pub(crate) fn shown(image: &Image) -> Result<Shown, EvaluationError> {
     Ok(match &image.content {
         Content::Symlink(target) => Shown::Symlink(target.to_path_lossy().into_owned()),
         Content::File { place, .. } => {

@@ -2,18 +2,12 @@
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
 use crate::overlay::context::Context;
-use crate::overlay::desired;
-use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{FileEntity, Kind};
-use crate::overlay::evaluation::{EvaluationError, read};
-use crate::overlay::hint;
-use crate::overlay::layout::Layout;
-use crate::overlay::patch;
-use crate::overlay::preview;
-use crate::overlay::stock::Stock;
+use crate::overlay::layout::{EvaluationError, Layout, read};
+use crate::overlay::stock::{Distribution, Stock};
+use crate::overlay::{desired, scan};
 use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
-use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
-use holo_plugin::{Validation, ValidationError};
+use holo_plugin::{Applied, ForceTo, Mode, Output, Silence, Validation, ValidationError};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -119,7 +113,7 @@ fn try_prepare(
 
     let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,
-        (None, Some((current, stamp))) => match patch::unpatched(entity, current, layout)? {
+        (None, Some((current, stamp))) => match desired::unpatched(entity, current, layout)? {
             Some(before) => {
                 change.consequences.scratch.push(before.place);
                 change.files.stage_base(&before.image, &layout.images)?;
@@ -132,7 +126,7 @@ fn try_prepare(
         },
         (None, None) => {
             output.error(EvaluationError::from(Unmanageable::WrongType).0);
-            hint::missing_target(entity, output);
+            scan::missing_target(entity, output);
             return Ok(FAILED_UNCHANGED);
         }
     };
@@ -168,7 +162,7 @@ fn try_prepare(
         && !mode.force
         && !is_desired
         && !is_ours(current, provisioned.as_ref(), &base)?
-        && !patch::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
+        && !desired::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
     {
         return Ok(Applied::NeedsForce(ForceTo::Overwrite));
     }
@@ -185,7 +179,11 @@ fn try_prepare(
     }
     change.files.stage_target(&desired, &layout.images)?;
     if !entity.is_sensitive() {
-        entity.host().keep_replaced(&entity.path, || current.as_ref().map(preview::shown_if_small).transpose(), output);
+        entity.host().keep_replaced(
+            &entity.path,
+            || current.as_ref().map(crate::overlay::preview::shown_if_small).transpose(),
+            output,
+        );
     }
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }

@@ -1,10 +1,9 @@
 //! Scrubs orphans by restoring their targets.
 
 use crate::overlay::change::{Change, FAILED};
-use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
-use crate::overlay::preview;
+use crate::overlay::stock::Distribution;
 use holo_change::{Image, Stamp, Unmanageable};
 use holo_plugin::{Applied, Output, Verdict};
 
@@ -111,7 +110,7 @@ fn restore(
     let restored = to_be_restored(original, current)?;
     if let Some(restored) = &restored {
         if !entity.is_sensitive() {
-            let before = || before.as_ref().map(preview::shown_if_small).transpose();
+            let before = || before.as_ref().map(crate::overlay::preview::shown_if_small).transpose();
             entity.host().keep_replaced(&entity.path, before, output);
         }
         let stamps = base_stamp.as_ref().zip(stamp.as_ref());

@@ -1,10 +1,11 @@
 //! apk: Alpine Linux and derivatives.
 
-use crate::error::{KeyError, PackageError};
-use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
-use crate::provider::{PackageProvider, rank};
+use crate::model::{
+    IndexPaths, Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
+};
+use crate::providers::{PackageProvider, rank};
 use crate::system::System;
-use crate::version::alpine;
+use crate::version;
 use holo_plugin::Host;
 use holo_plugin::process::Program;
 use holo_plugin::provider::Provider;
@@ -34,13 +35,13 @@ impl PackageProvider for Apk {
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
-        alpine::compare(a, b)
+        version::compare_alpine(a, b)
     }
 
     /// Compares versions. A requested version without a revision matches any revision.
     fn matches(&self, asked: &str, version: &str) -> bool {
         let plain = version.rsplit_once("-r").map_or(version, |(version, _)| version);
-        alpine::compare(asked, if asked.contains("-r") { version } else { plain }).is_eq()
+        version::compare_alpine(asked, if asked.contains("-r") { version } else { plain }).is_eq()
     }
 
     fn validate(&self, key: &Key) -> Result<(), KeyError> {
@@ -201,7 +202,7 @@ fn read_policy(text: &str) -> BTreeMap<Key, Offers> {
         }
     }
     for offers in all.values_mut() {
-        offers.candidate = offers.versions.iter().max_by(|a, b| alpine::compare(a, b)).cloned();
+        offers.candidate = offers.versions.iter().max_by(|a, b| version::compare_alpine(a, b)).cloned();
     }
     all
 }

@@ -1,25 +1,23 @@
 //! dnf: Fedora, RHEL and derivatives.
 
-mod command;
 mod words;
 
-use super::rpm_database;
-use super::rpm_repository;
-use crate::error::{KeyError, PackageError};
-use crate::model::{IndexPaths, Installed, Item, Key, Mark, Offers, Step, Transaction};
-use crate::provider::{PackageProvider, rank};
+use super::rpm;
+use crate::model::{IndexPaths, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction};
+use crate::providers::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
-use crate::version::rpm;
-use command::{Version, ask, dnf, read, simulate};
+use crate::version;
 use holo_plugin::Host;
 use holo_plugin::definitions::Invalid;
-use holo_plugin::process::{Captured, Program};
+use holo_plugin::process::{self, Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
+use words::read_table;
 
 const REPOSITORIES: &str = "/etc/yum.repos.d";
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
@@ -54,19 +52,19 @@ impl PackageProvider for Dnf {
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
-        rpm::compare(a, b)
+        version::compare_rpm(a, b)
     }
 
     fn matches(&self, asked: &str, version: &str) -> bool {
-        rpm::matches(asked, version)
+        version::matches_rpm(asked, version)
     }
 
     fn validate(&self, key: &Key) -> Result<(), KeyError> {
-        rpm_database::validate(key)
+        rpm::validate(key)
     }
 
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
-        let mut installed = rpm_database::installed(system)?;
+        let mut installed = rpm::installed(system)?;
         let names: Vec<String> = match Version::of(system) {
             Version::Four => words::locked(&system.text(LOCKS)?).map(str::to_owned).collect(),
             Version::Five => words::locked_by_5(&system.text(LOCKS_OF_5)?)
@@ -80,7 +78,7 @@ impl PackageProvider for Dnf {
     }
 
     fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
-        if rpm_database::path(system)?.is_none() {
+        if rpm::path(system)?.is_none() {
             return Ok(BTreeSet::new());
         }
         let mut query = dnf(system);
@@ -98,7 +96,7 @@ impl PackageProvider for Dnf {
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
-        rpm_database::may_ask(system)?;
+        rpm::may_ask(system)?;
         let mut query = dnf(system);
         if system.only_looks {
             query.arg("--cacheonly");
@@ -132,7 +130,7 @@ impl PackageProvider for Dnf {
     }
 
     fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
-        rpm_repository::files(repository, self.name(), REPOSITORIES)
+        rpm::files(repository, self.name(), REPOSITORIES)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
@@ -183,6 +181,116 @@ impl PackageProvider for Dnf {
     }
 
     fn is_locked(&self, captured: &Captured) -> bool {
-        captured.ended.code() == Some(LOCKED) || rpm_database::is_locked(captured) || words::has_not_begun(captured)
+        captured.ended.code() == Some(LOCKED) || rpm::is_locked(captured) || words::has_not_begun(captured)
     }
+}
+
+/// The major version of dnf, which decides about its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Four,
+    Five,
+}
+
+impl Version {
+    /// Detects the version of `dnf`: version 5 is a symlink to `dnf5`.
+    fn of(system: &System<'_>) -> Version {
+        let program =
+            process::find("dnf").filter(|_| system.mock.is_none()).and_then(|path| fs::canonicalize(path).ok());
+        let is_five = program.is_some_and(|path| path.file_name().is_some_and(|name| name == "dnf5"));
+        if is_five { Version::Five } else { Version::Four }
+    }
+
+    /// Returns the options that disable locks.
+    fn without_locks(self) -> [&'static str; 1] {
+        match self {
+            Version::Four => ["--disableplugin=versionlock"],
+            Version::Five => ["--setopt=disable_excludes=*"],
+        }
+    }
+}
+
+fn dnf(system: &System<'_>) -> Program {
+    let mut program = Program::new("dnf");
+    if let Some(root) = system.root() {
+        program.arg(format!("--installroot={}", root.display()));
+    }
+    // Otherwise dnf would wait for other processes indefinitely.
+    program.arg("--setopt=exit_on_lock=True");
+    program
+}
+
+/// Runs a query. Retries while another dnf is running.
+fn run(system: &System<'_>, program: &mut Program) -> Result<Captured, PackageError> {
+    system.wait_for_others(|captured| captured.ended.code() == Some(LOCKED), || system.ask(program))
+}
+
+fn read(system: &System<'_>, program: &mut Program) -> Result<Captured, PackageError> {
+    let captured = run(system, program)?;
+    let failure = captured.ended.failure();
+    failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
+}
+
+fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
+    let mut program = dnf(system);
+    program.arg("--assumeno");
+    let (coming, _) = transaction.coming_and_going();
+    if system.only_looks && !coming.is_empty() {
+        program.arg("--cacheonly");
+    }
+    let version = Version::of(system);
+    if transaction.changes_held {
+        program.args(version.without_locks());
+    }
+    ask(&mut program, transaction, version);
+    let captured = run(system, &mut program)?;
+    let text = String::from_utf8_lossy(&captured.stdout);
+    let errors = String::from_utf8_lossy(&captured.stderr);
+    // With --assumeno, dnf exits with 1, and its shell always exits with 0.
+    let is_told =
+        ["Transaction Summary", "Nothing to do"].iter().any(|sign| text.contains(sign) || errors.contains(sign));
+    if is_told {
+        return Ok(read_table(&text));
+    }
+    let failure = captured.ended.failure().unwrap_or_else(|| "these changes conflict".to_owned());
+    Err(PackageError::from_program(&program, &failure, &captured))
+}
+
+/// Adds the arguments of a transaction.
+fn ask(program: &mut Program, transaction: &Transaction, version: Version) {
+    let cleans = if transaction.cleans { "True" } else { "False" };
+    program.arg(format!("--setopt=clean_requirements_on_remove={cleans}"));
+    if let Some(recommends) = transaction.recommends {
+        program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
+    }
+    let (coming, going) = transaction.coming_and_going();
+    let allowed: &[&str] = if transaction.may_remove && !coming.is_empty() { &["--allowerasing"] } else { &[] };
+    let coming = Vec::from_iter(coming.into_iter().map(|item| specification(item, Kind::Install)));
+    let going = Vec::from_iter(going.into_iter().map(|item| specification(item, Kind::Remove)));
+    match (coming.is_empty(), going.is_empty(), version) {
+        (false, true, Version::Five) => program.arg("install").args(allowed).arg("--").args(coming),
+        (false, true, Version::Four) => program.args(allowed).args(["install", "--"]).args(coming),
+        (true, ..) => program.args(["remove", "--"]).args(going),
+        (false, false, Version::Five) => {
+            program.arg("do").args(allowed).arg("--action=install").args(coming).arg("--action=remove").args(going)
+        }
+        (false, false, Version::Four) => {
+            let line = |verb: &str, names: &[String]| {
+                let quoted = names.iter().map(|name| format!(" '{}'", name.replace('\'', "'\\''")));
+                format!("{verb}{}\n", quoted.collect::<String>())
+            };
+            let script = line("install", &coming) + &line("remove", &going) + "run\nexit\n";
+            program.args(allowed).args(["shell", "/dev/stdin"]).stdin(script.into_bytes())
+        }
+    };
+}
+
+/// Returns the exact specification of a package. With it, dnf also installs older versions.
+fn specification(item: &Item, kind: Kind) -> String {
+    if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
+        return file.display().to_string();
+    }
+    let version = item.version.as_ref().filter(|_| kind == Kind::Install).map(|version| format!("-{version}"));
+    let arch = item.key.arch.as_ref().map(|arch| format!(".{arch}"));
+    format!("{}{}{}", item.key.name, version.unwrap_or_default(), arch.unwrap_or_default())
 }

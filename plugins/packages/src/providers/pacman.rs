@@ -1,14 +1,14 @@
 //! pacman: Arch Linux and derivatives.
 
-mod repository;
 mod simulation;
 
-use crate::error::{KeyError, PackageError};
-use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
-use crate::provider::{PackageProvider, Repair, RepairBy, rank};
+use crate::model::{
+    IndexPaths, Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
+};
+use crate::providers::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
-use crate::version::pacman;
+use crate::version;
 use holo_change::error::PathError;
 use holo_plugin::Host;
 use holo_plugin::definitions::{Globs, Invalid};
@@ -17,9 +17,8 @@ use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const DATABASE: &str = "var/lib/pacman";
 const CONFIGURATION: &str = "etc/pacman.conf";
@@ -47,7 +46,7 @@ impl PackageProvider for Pacman {
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
-        pacman::compare(a, b)
+        version::compare_pacman(a, b)
     }
 
     fn validate(&self, key: &Key) -> Result<(), KeyError> {
@@ -129,15 +128,15 @@ impl PackageProvider for Pacman {
     }
 
     fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
-        repository::files(repository)
+        files(repository)
     }
 
     fn repository_needs(&self) -> &'static [&'static str] {
-        &[repository::CONFIGURATION]
+        &[CONFIGURATION_PATH]
     }
 
     fn repository_obstacle(&self, root: &Root) -> Option<String> {
-        repository::obstacle(root)
+        obstacle(root)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
@@ -370,4 +369,48 @@ fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     let is_version =
         version.matches('-').count() == 1 && version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     (is_version && !suffix.ends_with(".sig")).then_some(version)
+}
+
+/// The main configuration file.
+const CONFIGURATION_PATH: &str = "/etc/pacman.conf";
+const DIRECTORY: &str = "/etc/pacman.d/repositories";
+const REFUSED: [(&str, &str); 5] = [
+    ("suites", "does not support suites"),
+    ("components", "does not support components"),
+    ("architectures", "has no architectures for a repository; they are part of its address"),
+    ("signed_by", "has a keyring of its own; add the key with pacman-key"),
+    ("pin", "prefers the repositories that come first"),
+];
+
+/// Returns the file of a repository.
+///
+/// # Errors The key that pacman does not support.
+fn files(repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+    let path = format!("{DIRECTORY}/{}.conf", repository.name);
+    if repository.is_gone() {
+        return Ok(vec![RepositoryFile::absent(path)]);
+    }
+    repository.refuse("pacman", &REFUSED)?;
+    let mut text = format!("[{}]\n", repository.name);
+    if repository.trusted {
+        text += "SigLevel = Never\n";
+    }
+    repository.uris.iter().for_each(|uri| text += &format!("Server = {uri}\n"));
+    Ok(vec![RepositoryFile { path, content: Some(text), sensitive: repository.has_login() }])
+}
+
+/// Returns the reason why pacman would ignore the file, if any.
+fn obstacle(root: &Root) -> Option<String> {
+    let configuration = root.text(CONFIGURATION_PATH.trim_start_matches('/')).unwrap_or_default();
+    let included = configuration.lines().filter_map(|line| {
+        let (key, value) = line.trim().split_once('=')?;
+        (key.trim() == "Include").then_some(value.trim())
+    });
+    // In test mode, the configuration may name a directory below the root.
+    let mut files = included.filter_map(|value| value.split_once(DIRECTORY)).map(|(_, rest)| rest);
+    let words = || {
+        let path = root.shown(CONFIGURATION_PATH);
+        format!("{} has no line \"Include = {DIRECTORY}/*.conf\", so pacman would not see this", path.display())
+    };
+    (!files.any(|rest| ["/*", "/*.conf"].contains(&rest))).then(words)
 }

@@ -1,13 +1,13 @@
 //! zypper: openSUSE and SLES.
 
-use super::rpm_database::{self, plain};
-use super::rpm_repository;
-use crate::error::{KeyError, PackageError, shown};
-use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
-use crate::provider::{PackageProvider, rank};
+use super::rpm::{self, plain};
+use crate::model::{
+    IndexPaths, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction, shown,
+};
+use crate::providers::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
-use crate::version::rpm;
+use crate::version;
 use holo_plugin::Host;
 use holo_plugin::definitions::{Globs, Invalid};
 use holo_plugin::process::{Captured, Program};
@@ -53,19 +53,19 @@ impl PackageProvider for Zypper {
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
-        rpm::compare(a, b)
+        version::compare_rpm(a, b)
     }
 
     fn matches(&self, asked: &str, version: &str) -> bool {
-        rpm::matches(asked, version)
+        version::matches_rpm(asked, version)
     }
 
     fn validate(&self, key: &Key) -> Result<(), KeyError> {
-        rpm_database::validate(key)
+        rpm::validate(key)
     }
 
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
-        let mut installed = rpm_database::installed(system)?;
+        let mut installed = rpm::installed(system)?;
         for lock in locked(&system.text(LOCKS)?).filter_map(|name| Globs::new(&[name]).ok()) {
             let held = installed.packages.iter_mut().filter(|(name, _)| lock.cover(Path::new(name)));
             held.flat_map(|(_, instances)| instances).for_each(|instance| instance.held = true);
@@ -81,7 +81,7 @@ impl PackageProvider for Zypper {
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
-        rpm_database::may_ask(system)?;
+        rpm::may_ask(system)?;
         let mut search = zypper(system);
         search.args(["--no-refresh", "--xmlout", "search", "--details", "--match-exact", "--type", "package", "--"]);
         search.args(keys.iter().map(|key| key.name.as_str()));
@@ -114,7 +114,7 @@ impl PackageProvider for Zypper {
     }
 
     fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
-        rpm_repository::files(repository, self.name(), REPOSITORIES)
+        rpm::files(repository, self.name(), REPOSITORIES)
     }
 
     /// zypper would ask about the key, or accept any key. This one is declared.
@@ -124,7 +124,7 @@ impl PackageProvider for Zypper {
         if let Some(root) = system.root() {
             program.arg("--root").arg(root);
         }
-        program.arg("--import").arg(system.path(rpm_repository::key_path(repository).trim_start_matches('/')));
+        program.arg("--import").arg(system.path(rpm::key_path(repository).trim_start_matches('/')));
         Some(program)
     }
 
@@ -172,7 +172,7 @@ impl PackageProvider for Zypper {
     }
 
     fn is_locked(&self, captured: &Captured) -> bool {
-        captured.ended.code() == Some(LOCKED) || rpm_database::is_locked(captured)
+        captured.ended.code() == Some(LOCKED) || rpm::is_locked(captured)
     }
 }
 
@@ -276,7 +276,7 @@ fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Packa
         }
     }
     for offers in all.values_mut() {
-        offers.versions.sort_by(|a, b| rpm::compare(b, a));
+        offers.versions.sort_by(|a, b| version::compare_rpm(b, a));
         offers.versions.dedup();
         offers.candidate = offers.versions.first().cloned();
     }

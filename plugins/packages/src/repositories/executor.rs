@@ -1,10 +1,10 @@
 //! Applies repositories: first their files, then one refresh of the index for all that have changed.
 
-use super::entity::{AnyRecord, Record, RepositoryEntity};
 use super::inspection::{Inspection, Plan, PlannedFile, RepositoryError};
-use crate::error::PackageError;
+use super::{AnyRecord, Record, RepositoryEntity};
 use crate::manager::Manager;
-use crate::provider::PackageProvider;
+use crate::model::PackageError;
+use crate::providers::PackageProvider;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};

@@ -1,8 +1,8 @@
 //! Inspects repositories: their records, the changes to make, and manual changes.
 
-use super::entity::{Record, RepositoryEntity};
-use crate::error::PackageError;
-use crate::provider::PackageProvider;
+use super::{Record, RepositoryEntity};
+use crate::model::PackageError;
+use crate::providers::PackageProvider;
 use crate::repository::RepositoryFile;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};

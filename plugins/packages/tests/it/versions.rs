@@ -29,7 +29,7 @@ fn vectors() {
     for line in VECTORS.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [kind, a, b, expected] = fields[..] else { panic!("{line:?}") };
-        let compare = if kind == "debian" { version::debian::compare } else { version::rpm::compare };
+        let compare = if kind == "debian" { version::compare_debian } else { version::compare_rpm };
         assert_eq!(compare(a, b), number(expected), "{line}");
         assert_eq!(compare(b, a), number(expected).reverse(), "{line}, turned");
         count += 1;
@@ -54,7 +54,7 @@ fn wildcards() {
         ("1.24", "1.24.0-1", false),
         ("1.24.00", "1.24.0-1", true),
     ] {
-        assert_eq!(version::rpm::matches(asked, there), expected, "{asked} {there}");
+        assert_eq!(version::matches_rpm(asked, there), expected, "{asked} {there}");
     }
 }
 
@@ -68,15 +68,15 @@ fn in_order(compare: Compare, versions: &[&str]) {
 
 fn arch_examples() {
     in_order(
-        version::pacman::compare,
+        version::compare_pacman,
         &["1.0a", "1.0b", "1.0beta", "1.0p", "1.0pre", "1.0rc", "1.0", "1.0.a", "1.0.1", "1.0.2-1", "1.0.2-2", "1:0.1"],
     );
-    assert_eq!(version::pacman::compare("1.0", "1.0-5"), Ordering::Equal);
+    assert_eq!(version::compare_pacman("1.0", "1.0-5"), Ordering::Equal);
 }
 
 fn alpine_examples() {
     in_order(
-        version::alpine::compare,
+        version::compare_alpine,
         &[
             "0.1.0_alpha",
             "0.1.0_alpha2",
@@ -100,7 +100,7 @@ fn alpine_examples() {
             "1.0",
         ],
     );
-    assert_eq!(version::alpine::compare("1.0~abcdef-r1", "1.0-r1"), Ordering::Equal);
+    assert_eq!(version::compare_alpine("1.0~abcdef-r1", "1.0-r1"), Ordering::Equal);
 }
 
 /// Pseudo-random numbers from a fixed seed.
@@ -242,7 +242,7 @@ fn against_dpkg() {
     let script = "while read -r a b; do \
         if dpkg --compare-versions \"$a\" lt \"$b\"; then echo '<'; \
         elif dpkg --compare-versions \"$a\" eq \"$b\"; then echo =; else echo '>'; fi; done <PAIRS";
-    compare_all(version::debian::compare, &pairs, script);
+    compare_all(version::compare_debian, &pairs, script);
 }
 
 fn against_rpm() {
@@ -251,11 +251,11 @@ fn against_rpm() {
         WORDS.iter().copied().filter(|word| !word.starts_with('-')).chain(["^", "^git1", "~^", "^~"]).collect();
     let script = "rpm --eval '%{lua: for line in io.lines(\"PAIRS\") do \
         local a, b = line:match(\"^(%S+) (%S+)$\"); print(rpm.vercmp(a, b) .. \"\\n\") end}' | grep .";
-    compare_all(version::rpm::compare, &pairs(&words, 100_000, |_| true), script);
+    compare_all(version::compare_rpm, &pairs(&words, 100_000, |_| true), script);
 }
 
 fn against_vercmp() {
     let words: Vec<&'static str> = WORDS.iter().copied().filter(|word| !word.starts_with('-')).collect();
     let script = "while read -r a b; do vercmp \"$a\" \"$b\"; done <PAIRS";
-    compare_all(version::pacman::compare, &pairs(&words, 3000, |_| true), script);
+    compare_all(version::compare_pacman, &pairs(&words, 3000, |_| true), script);
 }

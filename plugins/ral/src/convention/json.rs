@@ -1,7 +1,7 @@
 //! The convention `json`: an object on standard input, and one on standard output.
 
 use crate::compare::Difference;
-use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
+use crate::convention::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
 use holo_bridge::shown::compact;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 
 use super::json::change_of;
 use crate::attribute::{Access, Values};
-use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
+use crate::convention::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
 use serde_json::Value;
 use std::collections::BTreeMap;

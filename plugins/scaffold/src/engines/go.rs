@@ -6,14 +6,12 @@
 //! error. `tests/it/go.rs` compares both.
 
 mod functions;
-mod hidden;
 mod sprig;
 mod tree;
 mod values;
 
-use crate::engine::{Engine, Form};
-use crate::renderer::{Dot, Render};
-use crate::template_context::TemplateContext;
+use crate::engines::{Engine, Form};
+use crate::template_context::{Dot, Render, TemplateContext};
 use gotmpl::{MissingKey, Template, TemplateError, Value};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;

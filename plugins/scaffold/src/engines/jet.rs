@@ -4,16 +4,12 @@
 //! errors. Values are never rendered as templates.
 
 mod eval;
-mod functions;
 mod lexer;
 mod parser;
-mod syntax;
 mod values;
-mod words;
 
-use crate::engine::{Engine, Form};
-use crate::renderer::{Dot, Render};
-use crate::template_context::{TemplateContext, TemplateContextError};
+use crate::engines::{Engine, Form};
+use crate::template_context::{Dot, Render, TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::facts::key::KeyError;
@@ -124,7 +120,7 @@ impl Render for Jets {
 }
 
 impl Jets {
-    fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, TemplateError> {
+    fn parse(&self, text: &str) -> Result<Vec<values::Node>, TemplateError> {
         let (open, close) = &self.delimiters;
         parser::parse(lexer::parts(text, (open, close))?)
     }

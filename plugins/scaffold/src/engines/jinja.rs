@@ -1,8 +1,7 @@
 //! The language Jinja, which is also that of templates in facts and data.
 
-use crate::engine::{Engine, Form};
-use crate::renderer::{Dot, Render};
-use crate::template_context::{TemplateContext, TemplateContextError};
+use crate::engines::{Engine, Form};
+use crate::template_context::{Dot, Render, TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::{FunctionError, LocatedError, Templates};
 use holo_plugin::provider::Provider;

@@ -1,8 +1,7 @@
 //! Templates of Jet and Go, with their results.
 use super::*;
-use crate::renderer::Dot;
 use crate::source::Files;
-use crate::template_context::TemplateContext;
+use crate::template_context::{Dot, TemplateContext};
 use holo_plugin::facts::Knowledge;
 use serde_json::{Value, json};
 use std::fs;

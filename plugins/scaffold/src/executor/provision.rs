@@ -1,13 +1,9 @@
 //! Carries out the plan of a defined scaffold.
 
-use super::work::Work;
-use super::{Executor, Remembrance, is_known_sensitive};
-use crate::change::Change;
+use super::{Executor, Remembrance, Work, is_known_sensitive};
 use crate::error::{Result, ScaffoldError, of_change};
-use crate::known::Known;
-use crate::plan::Plan;
-use crate::preview;
-use crate::record::Record;
+use crate::plan::{Change, Plan};
+use crate::record::{Known, Record};
 use crate::source::Item;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};
@@ -37,7 +33,7 @@ impl Executor<'_> {
         let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
         let may_be_kept = |path: &Path| !sensitive.contains(path) && !is_known_sensitive(&remembered.base, path);
         let changed = changed.filter(|(path, _)| may_be_kept(path));
-        preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
+        crate::preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
             output.warning(format!("{} takes over from {other}", work.entity.id()));

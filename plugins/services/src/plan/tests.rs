@@ -192,7 +192,7 @@ fn what_cannot_be_restored_any_more_is_no_problem() {
 
 #[test]
 fn a_users_unit_runs_where_the_users_manager_does() {
-    let unit = unit().in_scope(crate::scope::Scope::User("alice".to_owned()));
+    let unit = unit().in_scope(crate::unit::Scope::User("alice".to_owned()));
     let state = UnitState { load: Load::Loaded, enablement: Enablement::Disabled, ..UnitState::default() };
     let planned = |wanted: &Wanted, state: &UnitState| plan(&unit, wanted, state, circumstances());
     let enabled = planned(&wanted(Running, Some(true), None), &state);

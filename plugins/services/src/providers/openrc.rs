@@ -2,14 +2,12 @@
 
 mod live;
 
-use crate::notice::{Notice, Noticed};
 use crate::plan::{Step, Wanted};
-use crate::provider::{
-    Done, Links, Manager, ManagerError, PID_IN_TEST_MODE, ServiceProvider, Subject, Task, UnitEvent,
+use crate::providers::{
+    Done, Links, Manager, ManagerError, Notice, Noticed, PID_IN_TEST_MODE, ServiceProvider, Subject, Task, UnitEvent,
 };
-use crate::scope::Scope;
 use crate::state::{Enablement, Load, Phase, UnitState};
-use crate::unit::{UnitName, UnitNameError};
+use crate::unit::{Scope, UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
 use holo_plugin::{Asset, Edges, Host};

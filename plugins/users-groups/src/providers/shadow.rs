@@ -1,8 +1,7 @@
 //! The tools of shadow-utils: `useradd`, `usermod`, `userdel`, and those for groups.
 
 use crate::account::{Account, AccountId, Kind};
-use crate::command::Command;
-use crate::provider::{AccountProvider, Creation};
+use crate::providers::{AccountProvider, Command, Creation};
 use holo_plugin::Host;
 use holo_plugin::process::Ended;
 use holo_plugin::provider::Provider;

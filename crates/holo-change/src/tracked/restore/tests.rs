@@ -1,11 +1,11 @@
 //! Tests of restorations with concurrent changes, and after kills.
 
-use super::super::decision::decide;
 use super::super::tests::Lab;
 use super::super::{Decision, Digest, EntityChange, PathChange, TrackStore};
 use super::*;
 use crate::base_store::Remembered;
 use crate::group::commit;
+use crate::tracked::restore::decide;
 use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

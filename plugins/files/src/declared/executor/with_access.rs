@@ -2,10 +2,10 @@
 
 use super::super::access::{Accesses, Plan};
 use super::super::definition::FileDefinition;
-use super::super::entity::DeclaredFile;
 use super::super::inspection::own_path;
 use super::super::wanted::DeclaredError;
 use super::Executor;
+use crate::declared::entity::DeclaredFile;
 use holo_change::Commits;
 use holo_plugin::{Applied, Job, Output, SetAnswers};
 

@@ -4,7 +4,8 @@
 //! Each item has a label that increases in the order of the items, so that an item can be inserted between two others without changing the
 //! rest. Lines are found by content in [`Indexes`]. [`Draft::roll_back`] reverts all changes since the last [`Draft::commit`].
 
-use super::indexes::{Indexes, ItemIndex, Label};
+use super::indexes::ItemIndex;
+use super::indexes::{Indexes, Label};
 use super::{Item, Ledger, Mark, SharedLine};
 use crate::edits::text::{Endings, Text, bare, led};
 use holo_plugin::index::Table;

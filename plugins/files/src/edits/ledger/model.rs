@@ -2,9 +2,9 @@
 
 use super::super::EditDefinition;
 use super::super::definition::{BlockDefinition, Ensure, IniDefinition, LineDefinition};
-use super::super::pattern::Pattern;
 use super::super::text::{bare, header};
 use super::{Item, Ledger, Mark};
+use crate::edits::pattern::Pattern;
 use std::ops::Range;
 
 /// The change that an edit makes: the indexes of lines to hide, and new lines with the index of the line after them.

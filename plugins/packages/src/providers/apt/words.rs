@@ -1,8 +1,6 @@
 //! The arguments and the output of apt and dpkg.
 
-use crate::error::PackageError;
-use crate::model::{Installed, Instance, Item, Kind, Offers, Status, Step, Transaction};
-use crate::provider;
+use crate::model::{Installed, Instance, Item, Kind, Offers, PackageError, Status, Step, Transaction};
 use holo_plugin::process::Program;
 use std::collections::BTreeMap;
 
@@ -161,7 +159,7 @@ pub(super) fn says_locked(text: &str) -> bool {
 /// Returns true if apt itself reports a problem of the machine or its network. The output of maintainer scripts does not count.
 pub(super) fn says_general(text: &str) -> bool {
     let of_apt = |line: &&str| ["E: ", "W: ", "Err:"].iter().any(|sign| line.starts_with(sign));
-    text.contains("dpkg was interrupted") || text.lines().filter(of_apt).any(provider::says_general)
+    text.contains("dpkg was interrupted") || text.lines().filter(of_apt).any(crate::providers::says_general)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The output of dnf and its lists of locks.
 
 use crate::model::{Key, Offers, Step};
-use crate::providers::rpm_database::plain;
-use crate::version::rpm;
+use crate::providers::rpm::plain;
+use crate::version;
 use holo_plugin::process::Captured;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) fn read_offers(text: &str, keys: &[&Key]) -> BTreeMap<Key, Offers> {
         }
     }
     for offers in all.values_mut() {
-        offers.versions.sort_by(|a, b| rpm::compare(b, a));
+        offers.versions.sort_by(|a, b| version::compare_rpm(b, a));
         offers.versions.dedup();
         offers.candidate = offers.versions.first().cloned();
     }

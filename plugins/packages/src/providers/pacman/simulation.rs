@@ -5,16 +5,14 @@
 //! installed or removed are added to that copy, or left out of it.
 
 use super::{DATABASE, PRINT, listed, operations, pacman, repository_of};
-use crate::error::PackageError;
-use crate::model::{Item, Kind, Step, Transaction};
+use crate::model::{Item, Kind, PackageError, Step, Transaction};
 use crate::system::System;
 use holo_change::error::PathError;
 use holo_plugin::process::Program;
-use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, io};
 
 /// Answers questions about conflicting and ignored packages with yes, and all others with no.
 const NO_BUT: [&str; 3] = ["--noscriptlet", "--ask", "5"];

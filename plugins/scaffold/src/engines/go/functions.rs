@@ -1,9 +1,8 @@
 //! The functions of templates: those of all engines, and those of Sprig. gotmpl provides Go's own functions.
 
 use super::sprig::{self, Arguments};
-use super::{Place, Templates, hidden, values};
-use crate::renderer::Dot;
-use crate::template_context::TemplateContextError;
+use super::{Place, Templates, values};
+use crate::template_context::{Dot, TemplateContextError};
 use gotmpl::{TemplateError, Value, ValueFunc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -44,7 +43,7 @@ pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<
     }
     let note = Arc::clone(place);
     functions.insert(
-        hidden::AT.to_owned(),
+        values::AT.to_owned(),
         Arc::new(move |arguments: &[Value]| {
             if let [Value::String(name), Value::Int(line)] = arguments {
                 let mut place = note.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,9 +52,9 @@ pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<
             Ok(Value::String("".into()))
         }),
     );
-    functions.insert(hidden::SHOW.to_owned(), Arc::new(show));
-    functions.insert(hidden::NOTHING.to_owned(), Arc::new(|_: &[Value]| Ok(Value::Nil)));
-    functions.insert(hidden::FORMAT.to_owned(), Arc::new(format));
+    functions.insert(values::SHOW.to_owned(), Arc::new(show));
+    functions.insert(values::NOTHING.to_owned(), Arc::new(|_: &[Value]| Ok(Value::Nil)));
+    functions.insert(values::FORMAT.to_owned(), Arc::new(format));
     common(templates, name, &mut functions);
     functions
 }

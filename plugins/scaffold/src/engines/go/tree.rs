@@ -1,7 +1,7 @@
 //! Prepares parsed templates: each action records its line, its value is printed as in Go, and unknown functions are
 //! errors.
 
-use super::hidden::{AT, FORMAT, NOTHING, SHOW};
+use super::values::{AT, FORMAT, NOTHING, SHOW};
 use super::{SUFFIXES, Templates, functions, sprig, words};
 use gotmpl::parse::{
     ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, SmolStr, TemplateNode,

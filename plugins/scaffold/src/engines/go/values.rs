@@ -118,3 +118,13 @@ pub(super) fn float(number: f64) -> String {
     }
     format!("{number}")
 }
+
+/// The function that records a position.
+pub(super) const AT: &str = " at";
+/// The function that prints a value.
+pub(super) const SHOW: &str = " show";
+
+/// The function that checks a format.
+pub(super) const FORMAT: &str = " format";
+/// The function that returns nil.
+pub(super) const NOTHING: &str = " nothing";

@@ -1,9 +1,8 @@
 //! Renders a parsed template.
 
-use super::syntax::{Expression, Names, Node, Operator};
-use super::{EvalError, Jets, SUFFIXES, TemplateError, functions};
-use crate::renderer::Dot;
-use crate::template_context::TemplateContextError;
+use super::values::{self, Expression, Names, Node, Operator};
+use super::{EvalError, Jets, SUFFIXES, TemplateError};
+use crate::template_context::{Dot, TemplateContextError};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -119,7 +118,7 @@ impl<'a> Rendering<'a> {
                     table.into_iter().map(|(key, value)| (key.into(), Item::owned(value))).collect()
                 }
                 Value::Null => Vec::new(),
-                other => return Err(cannot(functions::kind(&other))),
+                other => return Err(cannot(values::kind(&other))),
             },
         };
         if items.is_empty() {
@@ -203,7 +202,7 @@ impl<'a> Rendering<'a> {
             Expression::Not(of) => Item::owned((!is_true(&self.item(of, dot)?)).into()),
             Expression::Minus(of) => {
                 let value = self.value(of, dot)?;
-                Item::owned(functions::calculate(&Value::from(0), Operator::Minus, &value)?)
+                Item::owned(values::calculate(&Value::from(0), Operator::Minus, &value)?)
             }
             Expression::Binary(left, Operator::And, right) => {
                 Item::owned((is_true(&self.item(left, dot)?) && is_true(&self.item(right, dot)?)).into())
@@ -213,7 +212,7 @@ impl<'a> Rendering<'a> {
             }
             Expression::Binary(left, operator, right) => {
                 let (left, right) = (self.value(left, dot)?, self.value(right, dot)?);
-                Item::owned(functions::calculate(&left, *operator, &right)?)
+                Item::owned(values::calculate(&left, *operator, &right)?)
             }
             Expression::Choice(parts) => {
                 let [condition, yes, no] = &**parts;
@@ -257,7 +256,7 @@ impl<'a> Rendering<'a> {
             _ => {}
         }
         let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;
-        functions::call(name, &values).map(Item::owned)
+        values::call_function(name, &values).map(Item::owned)
     }
 
     /// Returns true if all arguments are defined.
@@ -299,7 +298,7 @@ impl<'a> Rendering<'a> {
         value
             .as_str()
             .map(str::to_owned)
-            .ok_or_else(|| EvalError(format!("{what} is a string, and not {}", functions::kind(&value))))
+            .ok_or_else(|| EvalError(format!("{what} is a string, and not {}", values::kind(&value))))
     }
 
     /// Returns a predefined variable.
@@ -318,7 +317,7 @@ fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> 
 
 /// Returns the list item at an index, or the table entry for a key.
 fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, EvalError> {
-    let kind = functions::kind(&value);
+    let kind = values::kind(&value);
     let found = match index {
         Value::String(key) if value.is_object() => child(value, |value| value.get(key)),
         Value::Number(number) if value.is_array() => {
@@ -348,6 +347,6 @@ fn is_true(item: &Item<'_>) -> bool {
 fn written(item: &Item<'_>) -> Result<String, &'static str> {
     match item {
         Item::Root => Err("all values there are"),
-        Item::Value(value) => functions::text(value),
+        Item::Value(value) => values::text(value),
     }
 }

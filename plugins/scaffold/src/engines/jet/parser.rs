@@ -1,9 +1,8 @@
 //! Parses the parts of a template.
 
-use super::lexer::{Kind, Part, Word};
-use super::syntax::{Branch, Expression, Names, Node};
-use super::words::Words;
-use super::{TemplateError, values};
+use super::TemplateError;
+use super::lexer::{Kind, Part, Word, Words};
+use super::values::{self, Branch, Expression, Names, Node};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 

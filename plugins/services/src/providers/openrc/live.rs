@@ -2,10 +2,9 @@
 
 use super::{DEFAULT, NAME, Runlevels, SCRIPTS};
 use crate::plan::Step;
-use crate::provider::{Done, Manager, ManagerError, Subject, Task};
-use crate::scope::Scope;
+use crate::providers::{Done, Manager, ManagerError, Subject, Task};
 use crate::state::{Enablement, Load, Phase, UnitState};
-use crate::unit::UnitName;
+use crate::unit::{Scope, UnitName};
 use holo_plugin::process::Program;
 use holo_plugin::system::Root;
 use std::collections::{BTreeSet, HashMap};

@@ -1,10 +1,11 @@
-//! The directories of unit files: aliases, and changes since systemd loaded the files.
+//! The directories of unit files, aliases, and changes since systemd loaded the files. Directories below a home directory are only accessed
+//! as their own users.
 
-use super::directories::{self, Directories, OF_SYSTEM};
-use super::{names, show};
-use crate::provider::FOLDER;
-use crate::unit::UnitName;
+use super::{show, words};
+use crate::providers::FOLDER;
+use crate::unit::{Scope, UnitName};
 use holo_plugin::system::Root;
+use holo_plugin::{Credentials, KnownUser, as_user};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +20,7 @@ const LONGEST_CHAIN: usize = 8;
 /// Returns the main name of a unit: the target of an alias, or the name itself. Only files are read.
 pub(super) fn main_name(root: &Root, name: &UnitName) -> UnitName {
     let given = name.clone();
-    directories::look(root, name.scope(), move |root, directories| main_name_in(root, directories, &given))
+    look(root, name.scope(), move |root, directories| main_name_in(root, directories, &given))
         .unwrap_or_else(|| name.clone())
 }
 
@@ -36,7 +37,7 @@ fn main_name_in(root: &Root, directories: &Directories, name: &UnitName) -> Unit
 
 /// Returns the target of an alias: a symlink in the unit directories to a file with another name.
 fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<UnitName> {
-    for file in names::files(name) {
+    for file in words::files(name) {
         for directory in directories.iter() {
             let Ok(link) = root.link(directory.join(&file)) else { continue };
             let target = link?;
@@ -45,12 +46,12 @@ fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<U
                 !parent.as_os_str().is_empty() && !parent.ends_with(directories.end)
             });
             let target = target.file_name()?.to_str().filter(|_| !leads_elsewhere)?;
-            let instance = names::instance(name).filter(|_| file != name.as_str());
+            let instance = words::instance(name).filter(|_| file != name.as_str());
             let target = match (instance, target.split_once("@.")) {
                 (Some(instance), Some((prefix, kind))) => format!("{prefix}@{instance}.{kind}"),
                 _ => target.to_owned(),
             };
-            return names::complete(&target).ok().map(|target| target.in_scope(name.scope().clone()));
+            return words::complete(&target).ok().map(|target| target.in_scope(name.scope().clone()));
         }
     }
     None
@@ -58,7 +59,7 @@ fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<U
 
 /// Returns the path of a unit's file below the root, if it exists.
 pub(super) fn path(root: &Root, directories: &Directories, name: &UnitName) -> Option<PathBuf> {
-    let files = names::files(name);
+    let files = words::files(name);
     let paths = files.iter().flat_map(|file| directories.iter().map(move |folder| folder.join(file)));
     paths.into_iter().find(|path| root.has(path))
 }
@@ -77,7 +78,7 @@ pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
 /// Returns a unit's file that is at the path of the symlink that would mask it.
 pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathBuf> {
     let file = name.as_str().to_owned();
-    let looked = directories::look(root, name.scope(), move |root, directories| {
+    let looked = look(root, name.scope(), move |root, directories| {
         let path = directories.own().join(file);
         root.link(&path).is_ok().then(|| Path::new("/").join(path))
     });
@@ -198,6 +199,112 @@ pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::from_secs(((days * 24 + hours) * 60 + minutes) * 60 + seconds) + micros)
 }
 
+/// The directories for the system's unit files from users and packages, in order of precedence, highest first. Those in
+/// which systemd itself writes generated units are not included.
+const OF_SYSTEM: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+/// Those for units of all users.
+const OF_USERS: [&str; 6] = [
+    "etc/systemd/user",
+    "run/systemd/user",
+    "usr/local/lib/systemd/user",
+    "usr/local/share/systemd/user",
+    "usr/share/systemd/user",
+    "usr/lib/systemd/user",
+];
+/// Those below a home directory; the first one has precedence over those of all users.
+const OF_USER: [&str; 2] = [".config/systemd/user", ".local/share/systemd/user"];
+/// The timeout for the file system of a home directory.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The directories of a manager's units.
+#[derive(Clone, Debug)]
+pub(super) struct Directories {
+    /// Below the root, in order of precedence, highest first.
+    all: Vec<PathBuf>,
+    /// The last components of each path.
+    pub(super) end: &'static str,
+    /// The user to whose home directory some of them belong.
+    owner: Option<Credentials>,
+}
+
+impl Directories {
+    /// Returns the directories of a manager; `None` if its user does not exist. Below another root, home directories
+    /// are unknown.
+    fn find(root: &Root, scope: &Scope) -> Option<Directories> {
+        let user = match scope {
+            Scope::System => return Some(Directories::of_system()),
+            Scope::AllUsers => return Some(Directories { all: paths(&OF_USERS), end: "systemd/user", owner: None }),
+            Scope::User(name) => KnownUser::find(name).ok().flatten().filter(|_| root.is_running())?,
+        };
+        Some(Directories::of_user(&user))
+    }
+
+    pub(super) fn of_system() -> Directories {
+        Directories { all: paths(&OF_SYSTEM), end: "systemd/system", owner: None }
+    }
+
+    pub(super) fn of_user(user: &KnownUser) -> Directories {
+        let home = user.home.strip_prefix("/").unwrap_or(&user.home);
+        let [own, shared] = OF_USER.map(|directory| home.join(directory));
+        let all = [vec![own], paths(&OF_USERS), vec![shared]].concat();
+        Directories { all, end: "systemd/user", owner: Some(user.credentials.clone()) }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.all.iter().map(PathBuf::as_path)
+    }
+
+    /// Returns the directory for symlinks that enable or mask units.
+    pub(super) fn own(&self) -> &Path {
+        self.all.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Works in the directories as their owner; `None` if that is not possible.
+    pub(super) fn work<T: Send + 'static>(
+        self,
+        root: &Root,
+        work: impl FnOnce(&Root, &Directories) -> T + Send + 'static,
+    ) -> Option<T> {
+        let Some(owner) = self.owner.clone() else { return Some(work(root, &self)) };
+        let path = root.shown("");
+        as_user(&owner, LIMIT, move || work(&Root::new(&path), &self)).ok()
+    }
+}
+
+/// Works in the directories of a manager as their owner; `None` if there is no such user, or that is not possible.
+pub(super) fn look<T: Send + 'static>(
+    root: &Root,
+    scope: &Scope,
+    work: impl FnOnce(&Root, &Directories) -> T + Send + 'static,
+) -> Option<T> {
+    Directories::find(root, scope)?.work(root, work)
+}
+
+/// Returns the directories in which users place a manager's unit files, and the one for packages.
+pub(super) fn of_people(root: &Root, scope: &Scope) -> (Vec<PathBuf>, &'static str) {
+    let absolute = |directory: &str| Path::new("/").join(directory);
+    let Scope::User(name) = scope else {
+        return match scope {
+            Scope::AllUsers => (vec![absolute(OF_USERS[0])], "/usr/lib/systemd/user"),
+            _ => (vec![absolute(OF_SYSTEM[0])], "/usr/lib/systemd/system"),
+        };
+    };
+    // A user who has not been created yet will most likely get this directory.
+    let usual = || Path::new("/home").join(name);
+    let home = KnownUser::find(name).ok().flatten().filter(|_| root.is_running()).map_or_else(usual, |user| user.home);
+    (vec![home.join(OF_USER[0]), absolute(OF_USERS[0])], "/usr/lib/systemd/user")
+}
+
+fn paths(directories: &[&str]) -> Vec<PathBuf> {
+    directories.iter().map(PathBuf::from).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +356,7 @@ mod tests {
         symlink("/opt/linked.service", etc.join("other.service")).unwrap();
         symlink("round.service", etc.join("round.service")).unwrap();
         let root = Root::new(folder.path());
-        let name = |name: &str| main_name(&root, &names::complete(name).unwrap()).to_string();
+        let name = |name: &str| main_name(&root, &words::complete(name).unwrap()).to_string();
         assert_eq!(name("sshd"), "ssh.service");
         assert_eq!(name("secure"), "ssh.service");
         assert_eq!(name("ssh"), "ssh.service");

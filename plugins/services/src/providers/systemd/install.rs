@@ -1,14 +1,13 @@
 //! The section `[Install]` of unit files, and the symlinks that enable units.
 
-use super::directories::{self, Directories};
-use super::{files, names};
-use crate::provider::Links;
+use super::files::{self, Directories};
+use super::words;
+use crate::providers::Links;
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
-use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::{fs, io};
 
 /// The suffixes of directories with symlinks to units.
 const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
@@ -16,7 +15,7 @@ const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 /// Returns the units that are enabled and disabled together with a unit, directly or indirectly.
 pub(super) fn also(root: &Root, name: &UnitName) -> Vec<UnitName> {
     let name = name.clone();
-    directories::look(root, &name.scope().clone(), move |root, directories| also_in(root, directories, &name))
+    files::look(root, &name.scope().clone(), move |root, directories| also_in(root, directories, &name))
         .unwrap_or_default()
 }
 
@@ -29,7 +28,7 @@ fn also_in(root: &Root, directories: &Directories, name: &UnitName) -> Vec<UnitN
         index += 1;
         // A text with a specifier is not a valid name.
         for other in
-            named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| names::complete(name).ok())
+            named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| words::complete(name).ok())
         {
             let other = other.in_scope(name.scope().clone());
             if !found.contains(&other) {
@@ -57,14 +56,14 @@ fn named(text: &str) -> Vec<&str> {
 /// Returns the symlinks that enable a unit, without a symlink that is its own file.
 pub(super) fn links(root: &Root, name: &UnitName) -> Links {
     let name = name.clone();
-    directories::look(root, &name.scope().clone(), move |root, directories| links_in(root, directories, &name))
+    files::look(root, &name.scope().clone(), move |root, directories| links_in(root, directories, &name))
         .unwrap_or_default()
 }
 
 /// Creates and removes symlinks until exactly these exist. Returns true if any were changed.
 pub(super) fn relink(root: &Root, name: &UnitName, before: &Links) -> io::Result<bool> {
     let (name, before) = (name.clone(), before.clone());
-    let relinked = directories::look(root, &name.scope().clone(), move |root, directories| {
+    let relinked = files::look(root, &name.scope().clone(), move |root, directories| {
         let after = links_in(root, directories, &name);
         for (path, target) in before.iter().filter(|(path, _)| !after.contains_key(*path)) {
             let path = root.shown(path);

@@ -7,7 +7,7 @@
 use super::tool::{Tool, output_of, said};
 use super::words::UnitFileState;
 use super::{files, show};
-use crate::provider::{ManagerError, Subject};
+use crate::providers::{ManagerError, Subject};
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use show::Listed;

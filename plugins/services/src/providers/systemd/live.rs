@@ -1,13 +1,13 @@
 //! A running systemd.
 
-use super::directories::Directories;
+use super::files::{self, Directories};
+use super::lists;
 use super::tool::{self, Tool, output_of};
-use super::{files, lists, names, show};
+use super::{show, words};
 use crate::plan::Step;
-use crate::provider::{Done, Manager, ManagerError, Subject, Task};
-use crate::scope::Scope;
+use crate::providers::{Done, Manager, ManagerError, Subject, Task};
 use crate::state::{Phase, UnitState};
-use crate::unit::UnitName;
+use crate::unit::{Scope, UnitName};
 use holo_plugin::process::Program;
 use holo_plugin::system::Root;
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ impl Manager for Live {
                     let has_run = state.has_run || (is_remembered(subject) && state.comes_to_an_end && is_down);
                     let obstacle = || files::in_the_way_of_a_mask(&root, subject.unit);
                     let mask_obstacle = subject.aspects.enablement.then(obstacle).flatten();
-                    let is_unread = || names::own_files(subject.unit).iter().any(|file| unread.contains(file));
+                    let is_unread = || words::own_files(subject.unit).iter().any(|file| unread.contains(file));
                     let is_outdated = state.is_outdated || is_unread();
                     UnitState { has_run, mask_obstacle, is_outdated, ..state }
                 }));

@@ -1,13 +1,12 @@
 //! A root without a running systemd: only files can be changed.
 
+use super::files;
 use super::tool::{self, Tool, arguments};
-use super::words::UnitFileState;
-use super::{files, names};
+use super::words::{self, UnitFileState};
 use crate::plan::Step;
-use crate::provider::{Done, Manager, ManagerError, PID_IN_TEST_MODE, Subject, Task};
-use crate::scope::Scope;
+use crate::providers::{Done, Manager, ManagerError, PID_IN_TEST_MODE, Subject, Task};
 use crate::state::{Enablement, Load, Phase, UnitState};
-use crate::unit::UnitName;
+use crate::unit::{Scope, UnitName};
 use holo_plugin::process::ProgramError;
 use holo_plugin::system::Root;
 use std::collections::HashMap;
@@ -89,7 +88,7 @@ impl Offline {
             state.phase = Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down });
         }
         let has_template = |files: &HashMap<String, Enablement>| {
-            names::template(unit).is_some_and(|template| files.contains_key(&template))
+            words::template(unit).is_some_and(|template| files.contains_key(&template))
         };
         let known = match files {
             Some(files) => match files.get(unit.as_str()) {

@@ -1,7 +1,7 @@
 //! Parses the output of `systemctl show` and `systemctl list-units` about many units.
 
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
-use crate::provider::ManagerError;
+use crate::providers::ManagerError;
 use crate::state::{Load, Phase, UnitState};
 use std::collections::{BTreeSet, HashMap};
 

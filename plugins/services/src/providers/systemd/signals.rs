@@ -1,6 +1,6 @@
 //! D-Bus signals of systemd about units.
 
-use crate::provider::{ManagerError, UnitEvent};
+use crate::providers::{ManagerError, UnitEvent};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

@@ -1,7 +1,7 @@
 //! Runs systemd's tools.
 
 use crate::plan::Step;
-use crate::provider::{Done, ManagerError, Task};
+use crate::providers::{Done, ManagerError, Task};
 use crate::unit::UnitName;
 use holo_plugin::process::{Captured, Identity, Program, ProgramError, SYSTEM_PATH};
 use nix::unistd::geteuid;
@@ -181,11 +181,11 @@ fn names(line: &str, unit: &UnitName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names;
     use super::*;
+    use crate::providers::systemd::words;
 
     fn blamed(units: &[&str], lines: &[&str]) -> Vec<Option<Vec<String>>> {
-        let units: Vec<UnitName> = units.iter().map(|unit| names::complete(unit).unwrap()).collect();
+        let units: Vec<UnitName> = units.iter().map(|unit| words::complete(unit).unwrap()).collect();
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let said = |done| match done {
             Done::Failed(said) => Some(said),
