@@ -1,7 +1,7 @@
 //! The environment of a plugin: its directories and the root directory.
 
+use crate::copies::Copies;
 use crate::kept::Kept;
-use crate::replaced::Copies;
 use holo_change::{Locations, join};
 use holo_definitions::{ReceivedFile, ResourceDirs};
 use holo_facts::{Knowledge, Renderer};

@@ -41,6 +41,7 @@ mod accounts;
 mod adoption;
 mod as_user;
 mod concurrently;
+mod copies;
 pub mod declared;
 pub mod definitions;
 mod entity;
