@@ -86,6 +86,16 @@ pub enum Verb {
     Help(Help),
 }
 
+/// The verbs in the order of the help.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Every day", &["apply", "check", "diff", "watch", "health"]),
+    ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
+    ("Go back", &["rollback", "generations"]),
+    ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
+    ("For authors", &["test", "plugin"]),
+    ("Other", &["completion", "version", "help"]),
+];
+
 /// `holo help`
 #[derive(Debug, Args)]
 pub struct Help {

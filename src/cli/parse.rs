@@ -1,6 +1,6 @@
 //! Parses a command line into a verb with its options, or an error, including times as people write them.
 
-use super::{Cli, Help, Verb};
+use super::{Cli, GROUPS, Help, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use holo_definitions::did_you_mean;
@@ -133,16 +133,6 @@ fn complaint(error: &clap::Error, arguments: &[OsString]) -> String {
     let usage = inner.clone().render_usage();
     format!("!! {first}{hint}\n{usage}\n>> for more, see `{name} --help`\n")
 }
-
-/// The verbs in the order of the help.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Every day", &["apply", "check", "diff", "watch", "health"]),
-    ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
-    ("Go back", &["rollback", "generations"]),
-    ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
-    ("For authors", &["test", "plugin"]),
-    ("Other", &["completion", "version", "help"]),
-];
 
 /// Returns the help, which begins with `Usage:`.
 #[must_use]
