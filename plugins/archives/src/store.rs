@@ -1,4 +1,4 @@
-//! The records of archives, and the stores that contain them.
+//! The records of archives, the stores that contain them, and the inventory of all defined archives.
 
 use crate::definition::Ensure;
 use crate::error::ArchiveError;

@@ -1,4 +1,4 @@
-//! A provider: a program that manages resources of one type.
+//! A provider, which is a program that manages resources of one type, and the messages that it writes.
 
 use crate::convention::{self, Call, CallError, Reading, Request, Update};
 use crate::metadata::{Invoke, Metadata};

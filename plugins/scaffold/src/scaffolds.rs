@@ -1,4 +1,4 @@
-//! The plugin, which lists the scaffolds, and the state that they share in a set or in a run.
+//! The plugin, which lists the scaffolds, and the operations that the dispatcher requests for them.
 
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};

@@ -1,4 +1,4 @@
-//! Units as entities, with their states, and the operations that the dispatcher requests.
+//! Units as entities, with their states and unique names.
 
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};

@@ -1,4 +1,4 @@
-//! Finds the defined units and orphans, and watches them.
+//! Finds the defined units and orphans, watches them, and carries out the operations that the dispatcher requests.
 
 use crate::adoption::{self, UnitStates};
 use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit, main_name, name_of, things};
