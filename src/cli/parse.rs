@@ -2,11 +2,14 @@
 
 use super::{Cli, GROUPS, Help, Verb};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, Parser};
 use holo_definitions::did_you_mean;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, ToSpan, Zoned};
 use std::ffi::OsString;
+
+/// The name of the program.
+const PROGRAM: &str = "holo";
 
 /// The result of parsing a command line.
 #[derive(Debug)]
@@ -23,17 +26,15 @@ pub enum Arguments {
 #[must_use]
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let (is_bare, words) = (arguments.len() < 2, arguments.clone());
-    let command = Cli::command().override_help(usage());
-    let matches = command.try_get_matches_from(selectors_last(arguments));
-    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    match Cli::try_parse_from(selectors_last(arguments.clone())) {
         Ok(Cli { verb: Verb::Help(Help { command }), .. }) if !command.is_empty() => help_of(&command),
         Ok(cli) => Arguments::Verb(cli.verb),
         Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp if command_of(&arguments).get_name() == PROGRAM => Arguments::Help(usage()),
             ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
             ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
-            _ if is_bare => Arguments::Unusable(usage()),
-            _ => Arguments::Unusable(complaint(&error, &words)),
+            _ if arguments.len() < 2 => Arguments::Unusable(usage()),
+            _ => Arguments::Unusable(complaint(&error, &arguments)),
         },
     }
 }
@@ -109,6 +110,18 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     options
 }
 
+/// Returns the innermost command whose words a command line begins with.
+fn command_of(arguments: &[OsString]) -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    let mut innermost = &command;
+    for word in arguments.iter().skip(1) {
+        let Some(next) = word.to_str().and_then(|word| innermost.find_subcommand(word)) else { break };
+        innermost = next;
+    }
+    innermost.clone()
+}
+
 /// Returns the error message, with a likely correction and the usage of the command.
 fn complaint(error: &clap::Error, arguments: &[OsString]) -> String {
     let text = error.to_string();
@@ -121,17 +134,9 @@ fn complaint(error: &clap::Error, arguments: &[OsString]) -> String {
         _ => first.strip_prefix("error: ").unwrap_or(first).trim_end().to_owned(),
     };
     let hint = meant_command(error).map(|hint| format!(", {hint}")).unwrap_or_default();
-    let mut command = Cli::command();
-    command.build();
-    let mut name = "holo".to_owned();
-    let mut inner = &command;
-    for word in arguments.iter().skip(1) {
-        let Some(next) = word.to_str().and_then(|word| inner.find_subcommand(word)) else { break };
-        inner = next;
-        name = format!("{name} {}", inner.get_name());
-    }
-    let usage = inner.clone().render_usage();
-    format!("!! {first}{hint}\n{usage}\n>> for more, see `{name} --help`\n")
+    let mut command = command_of(arguments);
+    let usage = command.render_usage();
+    format!("!! {first}{hint}\n{usage}\n>> for more, see `{} --help`\n", command.get_bin_name().unwrap_or(PROGRAM))
 }
 
 /// Returns the help, which begins with `Usage:`.
