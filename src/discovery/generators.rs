@@ -53,7 +53,8 @@ pub fn run(
         ];
         let arguments = Vec::new();
         let limit = settings.limit;
-        let program = Program { path: &generator, arguments, environment, messages: false, requests: false, limit };
+        let (messages, requests, max_output) = (false, false, process::MAX_OUTPUT);
+        let program = Program { path: &generator, arguments, environment, messages, requests, limit, max_output };
         run_one(program, interrupt, remarks)?;
         made = made_below(&virtual_root)?;
         for path in &made {

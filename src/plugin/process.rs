@@ -18,9 +18,15 @@ pub use holo_process::{Channel, Event, Exit, Process};
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
 
 /// The maximum output of a program, on all of its pipes, in bytes.
-pub(super) const MAX_OUTPUT: u64 = 64 << 20;
+pub const MAX_OUTPUT: u64 = 64 << 20;
 /// The maximum size of a scan report, in bytes. A hundred thousand entities need about 30 MB.
 const MAX_REPORT: u64 = 256 << 20;
+
+/// Returns the maximum output of an operation on this number of entities, each of which has a few answers in a session.
+pub(super) fn max_output(operation: Operation, entities: usize) -> u64 {
+    let max = if operation == Operation::Scan { MAX_REPORT } else { MAX_OUTPUT };
+    max.saturating_add(entities as u64 * 4096)
+}
 
 /// A program to be started.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub struct Program<'a> {
     pub requests: bool,
     /// The time limit that [`run`](Program::run) enforces.
     pub limit: Option<Duration>,
+    /// The maximum number of bytes on all of its pipes, which [`run`](Program::run) enforces.
+    pub max_output: u64,
 }
 
 /// An event of a running program.
@@ -92,12 +100,6 @@ pub(super) struct OutputMeter {
 impl OutputMeter {
     pub(super) fn new(limit: u64) -> OutputMeter {
         OutputMeter { left: limit, limit }
-    }
-
-    /// Returns the meter for an operation on this number of entities, each of which has a few answers.
-    pub(super) fn for_operation(operation: Operation, entities: usize) -> OutputMeter {
-        let limit = if operation == Operation::Scan { MAX_REPORT } else { MAX_OUTPUT };
-        OutputMeter::new(limit.saturating_add(entities as u64 * 4096))
     }
 
     /// Counts bytes. If there are too many, the program is asked to end, which [`wait`] reports as [`Event::Stopped`].
@@ -169,8 +171,7 @@ impl Program<'_> {
     /// Like `run`.
     pub fn run_patiently(self, interrupt: &Interrupt, mut heard: impl FnMut(Heard<'_>)) -> Result<Exit, RunError> {
         let limit = self.limit;
-        let is_scan = self.arguments.first().is_some_and(|word| *word == Operation::Scan.word());
-        let mut meter = OutputMeter::new(if is_scan { MAX_REPORT } else { MAX_OUTPUT });
+        let mut meter = OutputMeter::new(self.max_output);
         let mut process = self.start()?;
         process.set_alarm(limit.and_then(|limit| Instant::now().checked_add(limit)));
         let mut end = None;

@@ -1,7 +1,7 @@
 //! Plugins that use one process per operation: all of version 3, and those of version 4 without sessions.
 
 use super::error::{OperationError, check_status};
-use super::process::{Channel, Heard, Process, Program, RunError, StartError};
+use super::process::{Channel, Heard, Process, Program, RunError, StartError, max_output};
 use super::{Failure, Identity, Job, Progress, Task, entity_request};
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
@@ -153,6 +153,7 @@ pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
         messages: true,
         requests: true,
         limit: None,
+        max_output: u64::MAX,
     };
     program.start()
 }
@@ -265,6 +266,7 @@ fn program<'a>(
         messages: true,
         requests: false,
         limit: plugin.options.limit,
+        max_output: max_output(operation, 0),
     }
 }
 

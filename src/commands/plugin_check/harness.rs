@@ -205,6 +205,7 @@ impl<'a, 'f> Harness<'a, 'f> {
             messages: true,
             requests: true,
             limit: None,
+            max_output: u64::MAX,
         })
     }
 
@@ -253,7 +254,15 @@ impl<'a, 'f> Harness<'a, 'f> {
         let subject = self.subject(operation, ids);
         let ids: Vec<_> = ids.iter().map(|id| id.to_os_str_lossy()).collect();
         let arguments = [OsStr::new(operation)].into_iter().chain(ids.iter().map(AsRef::as_ref)).collect();
-        let program = Program { path: &self.program, arguments, environment, messages, requests: false, limit: None };
+        let program = Program {
+            path: &self.program,
+            arguments,
+            environment,
+            messages,
+            requests: false,
+            limit: None,
+            max_output: u64::MAX,
+        };
         let mut heard = Heard::default();
         match program.start() {
             Err(error) if operation == "info" => return Err(FatalError::could_not_run(error)),

@@ -77,8 +77,9 @@ impl Session {
             environment: plugin.environment(),
             messages: true,
             requests: true,
-            // It serves a whole run; each request has its own limit.
+            // It serves a whole run; each request has its own limits.
             limit: None,
+            max_output: u64::MAX,
         };
         let mut resource_dirs = Vec::new();
         if plugin.directories.own_resources.is_some() {
@@ -109,7 +110,7 @@ impl Session {
         };
         line.push(b'\n');
         self.process.send(&line);
-        let mut meter = OutputMeter::for_operation(request.operation, request.entities.len());
+        let mut meter = OutputMeter::new(process::max_output(request.operation, request.entities.len()));
         // A request may contain hundreds of thousands of entities.
         drop((request, line));
         let mut idle_since = Instant::now();
