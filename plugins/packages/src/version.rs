@@ -198,13 +198,7 @@ fn compare_pacman_part(a: &str, b: &str) -> Ordering {
             return a_separators.len().cmp(&b_separators.len());
         }
         let is_number = first.is_ascii_digit();
-        let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
-        let order = match (b_segment.is_empty(), is_number) {
-            (true, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-            (false, true) => compare_digits(a_segment, b_segment),
-            (false, false) => a_segment.cmp(b_segment),
-        };
+        let (order, a_rest, b_rest) = compare_segments(a, b, is_number);
         if order.is_ne() {
             return order;
         }
@@ -264,14 +258,7 @@ fn compare_rpm_part(a: &str, b: &str) -> Ordering {
             (_, []) => return Ordering::Greater,
             ([first, ..], _) => {
                 let is_number = first.is_ascii_digit();
-                let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
-                let order = match (b_segment.is_empty(), is_number) {
-                    // Numbers sort after letters.
-                    (true, true) => Ordering::Greater,
-                    (true, false) => Ordering::Less,
-                    (false, true) => compare_digits(a_segment, b_segment),
-                    (false, false) => a_segment.cmp(b_segment),
-                };
+                let (order, a_rest, b_rest) = compare_segments(a, b, is_number);
                 if order.is_ne() {
                     return order;
                 }
@@ -283,6 +270,19 @@ fn compare_rpm_part(a: &str, b: &str) -> Ordering {
 
 fn without_separators(text: &[u8]) -> &[u8] {
     split_while(text, |byte| !byte.is_ascii_alphanumeric() && !b"~^".contains(byte)).1
+}
+
+/// Compares the digits or letters with which two versions begin, the first of which has some. Returns the rests of both,
+/// too. Numbers sort after letters.
+fn compare_segments<'v>(a: &'v [u8], b: &'v [u8], is_number: bool) -> (Ordering, &'v [u8], &'v [u8]) {
+    let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
+    let order = match (b_segment.is_empty(), is_number) {
+        (true, true) => Ordering::Greater,
+        (true, false) => Ordering::Less,
+        (false, true) => compare_digits(a_segment, b_segment),
+        (false, false) => a_segment.cmp(b_segment),
+    };
+    (order, a_rest, b_rest)
 }
 
 /// Splits off the leading digits or letters.
