@@ -13,7 +13,7 @@ use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::{Answer, Operation, Received, Request, Stream, Wanted};
-use holo_protocol::{API_VERSION_4, AdoptMessage, Candidate, FilePair, ScanLimit, Span, Text};
+use holo_protocol::{API_VERSION_4, AdoptMessage, Adoption, Candidate, FilePair, ScanLimit, Span, Text};
 use identity::Identity;
 use process::StartError;
 use std::collections::HashMap;
@@ -365,19 +365,6 @@ fn jobs_request(operation: Operation, jobs: &[Job<'_>]) -> Request {
 
 fn path_text(path: &Path) -> Text {
     path.as_os_str().as_bytes().into()
-}
-
-/// A request for resource files that describe an entity.
-#[derive(Clone, Copy, Debug)]
-pub struct Adoption<'a> {
-    /// The ID of an entity, which need not exist, or the path of a file.
-    pub id: &'a BStr,
-    /// The empty directory to write them to.
-    pub directory: &'a Path,
-    /// The file that was reported as a conflict before, now resolved.
-    pub resolved: Option<&'a Path>,
-    /// The IDs of the entities that are adopted in the same group.
-    pub with: &'a [BString],
 }
 
 /// The outcome of an [`Adoption`].

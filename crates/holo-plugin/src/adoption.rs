@@ -2,21 +2,7 @@
 
 use crate::{Entity, Host, Mode, Output, Silence, Verdict};
 use bstr::{BStr, BString, ByteSlice};
-use std::path::{Path, PathBuf};
-
-/// A request to create resource files for one entity or file.
-#[derive(Clone, Copy, Debug)]
-pub struct Adoption<'a> {
-    /// The ID of an entity, which need not exist yet, or the path of a file as given by the user.
-    pub id: &'a BStr,
-    /// An empty directory for the resource files. They are written to their paths relative to a resource directory of
-    /// the plugin, with their final modes. An empty file requests the removal of a resource file.
-    pub directory: &'a Path,
-    /// The file of a previous [`Adopted::Conflict`] after the user has resolved all conflicts.
-    pub resolved: Option<&'a Path>,
-    /// The IDs of the entities that are adopted in the same group, such as the files of the package of a service.
-    pub with: &'a [BString],
-}
+use std::path::PathBuf;
 
 /// The outcome of an [`Adoption`].
 #[derive(Clone, Debug, PartialEq, Eq)]

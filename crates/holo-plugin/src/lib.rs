@@ -59,7 +59,7 @@ mod serve;
 mod validation;
 
 pub use accounts::{AccountError, Accounts, KnownUser};
-pub use adoption::{Adopted, Adoption};
+pub use adoption::Adopted;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::Part;
 pub use concurrently::PartIndex;
@@ -75,8 +75,8 @@ pub use holo_protocol::sent::MAX_VALUE;
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{
-    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Sent, Span, Text, Touched,
-    WatchLine,
+    API_VERSION_4, Adoption, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Sent, Span, Text,
+    Touched, WatchLine,
 };
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};

@@ -1,12 +1,26 @@
 //! Answers to `adopt`: candidates for resource files, and the outcome for one entity.
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The fourth column of a companion.
 const COMPANION: &[u8] = b"companion";
+
+/// A request to create resource files for one entity or file.
+#[derive(Clone, Copy, Debug)]
+pub struct Adoption<'a> {
+    /// The ID of an entity, which need not exist yet, or the path of a file as given by the user.
+    pub id: &'a BStr,
+    /// An empty directory for the resource files. They are written to their paths relative to a resource directory of
+    /// the plugin, with their final modes. An empty file requests the removal of a resource file.
+    pub directory: &'a Path,
+    /// The file of a previous conflict after the user has resolved all conflicts.
+    pub resolved: Option<&'a Path>,
+    /// The IDs of the entities that are adopted in the same group, such as the files of the package of a service.
+    pub with: &'a [BString],
+}
 
 /// An entity on this system that no resource file describes, or that differs from its resource files.
 #[derive(Clone, Debug, PartialEq, Eq)]

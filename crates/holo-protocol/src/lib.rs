@@ -22,7 +22,7 @@ mod text;
 mod touched;
 pub mod words;
 
-pub use adoption::{AdoptMessage, Candidate};
+pub use adoption::{AdoptMessage, Adoption, Candidate};
 pub use controls::{ControlError, Controls, Limit, Schedule, Semaphore};
 pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
