@@ -62,16 +62,20 @@ pub fn select(
     let mut selected: PerEntity<bool> = Table::filled(false, entities.len());
     let mut unknown = Vec::new();
     for (selector, (given, normalised)) in selectors.iter().zip(&forms) {
-        let exact = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty()).cloned();
+        let exact = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty());
+        let others;
         let indexes = match exact(given).or_else(|| exact(normalised)) {
             Some(indexes) => indexes,
             None if plugins.iter().any(|id| given == id) => continue,
-            None => described(entities, &Subject::new(selector, root)),
+            None => {
+                others = described(entities, &Subject::new(selector, root));
+                &others
+            }
         };
         if indexes.is_empty() {
             unknown.push(given.clone());
         }
-        indexes.into_iter().for_each(|index| selected[index] = true);
+        indexes.iter().for_each(|&index| selected[index] = true);
     }
     if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
 }

@@ -6,11 +6,11 @@ use super::{
     applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines, unknown_entity,
     verdict_messages,
 };
-use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, concurrently};
+use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, Sink, concurrently};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
 use holo_protocol::{AdoptMessage, ScanLimit, Text};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter};
 use std::mem;
 use std::path::Path;
@@ -136,22 +136,21 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
     }
 
     /// Runs the health checks of the entities with these IDs, or of all entities if there are none.
-    fn health(&mut self, ids: Vec<BString>) -> Outcome {
+    fn health(&mut self, mut ids: Vec<BString>) -> Outcome {
         let is_known = !ids.is_empty() && ids.iter().all(|id| self.known.contains_key(id));
         if !is_known {
             let limit = (!ids.is_empty()).then_some(ScanLimit::Ids(&ids));
+            let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
             // An earlier scan of this process has printed the errors of definitions.
-            let found = if self.known.is_empty() {
-                let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
-                listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink))
-            } else {
-                listed(self.plugin, &self.host, limit, &mut Output::new(&mut Silence))
-            };
+            let sink: &mut dyn Sink = if self.known.is_empty() { &mut sink } else { &mut Silence };
+            let found = listed(self.plugin, &self.host, limit, &mut Output::new(sink));
             let Ok(found) = found else { return Outcome::Failed };
             self.known.extend(found.map(|(report, entity)| (report.id, entity)));
         }
-        let ids =
-            if ids.is_empty() { BTreeSet::from_iter(self.known.keys().cloned()) } else { ids.into_iter().collect() };
+        if ids.is_empty() {
+            ids.extend(self.known.keys().cloned());
+            ids.sort();
+        }
         let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?.health_checks())));
         self.answers.report(crate::health::lines(entities, &self.host));
         Outcome::Done
@@ -256,7 +255,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         let ids = self.find_all(ids);
         let ids = self.without_hindered(ids, Operation::Apply);
         self.work_on_set(&ids, force, modes, |plugin, host, set, answers| match set {
-            // Preparations for sets, such as lists of unchanged files, do not pay off.
+            // Preparations for sets, such as reading a list of unchanged files, do not pay off for one entity.
             [_] if W::ONE_REQUEST => concurrently::apply(host, set, 1, answers),
             set => plugin.apply_set(host, set, answers),
         })
