@@ -4,7 +4,7 @@ use crate::{Entity, Host, Mode, Output, Silence, Verdict};
 use bstr::{BStr, BString, ByteSlice};
 use std::path::PathBuf;
 
-/// The outcome of an [`Adoption`].
+/// The outcome of an [`Adoption`](crate::Adoption).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted {
     /// The plugin cannot manage the given ID or path.
