@@ -4,6 +4,7 @@ pub mod generators;
 pub mod inventory;
 pub mod limited;
 pub mod scan;
+pub mod trust;
 
 use crate::entities::Entity;
 use crate::entities::node::{Node, PerEntity, PluginIndex, Table};
@@ -30,6 +31,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use trust::Inspector;
 
 /// Reads the configuration, performs the handshakes, runs the generators, and scans the plugins.
 ///
@@ -140,10 +143,12 @@ impl<'a> Discovery<'a> {
             .map_err(FatalError::could_not_run)?;
         sent::publish(&Database::snapshot(self.settings.root.state_database()), cache.path())
             .map_err(FatalError::could_not_run)?;
+        let mut inspector = Inspector::new(&self.settings.root);
+        inspector.check_inputs(&mut self.remarks)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
         let at_once = make_room(asked_for);
-        let handshakes = self.shake_hands(lines, at_once)?;
+        let handshakes = self.shake_hands(lines, at_once, &mut inspector)?;
         self.check_resource_directories(&handshakes)?;
         // The directories exist before the generators run, which use them too, and stay if a generator fails.
         let prepared = self.prepare(handshakes, &cache)?;
@@ -159,7 +164,14 @@ impl<'a> Discovery<'a> {
             scan::all(&mut plugins, answered, at_once, &resources, failures, self.interrupt, remarks)?;
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
-        let plan = self.plan(&nodes, &entities, &plugins)?;
+        let (plan, untrusted) = thread::scope(|scope| {
+            let untrusted = scope.spawn(|| inspector.check_entities(&entities));
+            (self.plan(&nodes, &entities, &plugins), untrusted.join())
+        });
+        let untrusted = untrusted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        untrusted.report(&mut self.remarks);
+        let mut plan = plan?;
+        plan.add_conflicts(untrusted.conflicts);
         // If a plugin or an entity is missing, unknown names may be correct.
         let is_whole = plugins.len() == asked_for && !flaws.iter().any(|&is_flawed| is_flawed);
         let dangling = if is_whole { plan::dangling(&nodes) } else { Vec::new() };
@@ -194,8 +206,16 @@ impl<'a> Discovery<'a> {
     }
 
     /// Performs the handshakes of all plugins concurrently.
-    fn shake_hands(&mut self, lines: Vec<PluginLine>, at_once: usize) -> Result<Vec<(String, Handshake)>, FatalError> {
+    fn shake_hands(
+        &mut self,
+        lines: Vec<PluginLine>,
+        at_once: usize,
+        inspector: &mut Inspector<'_>,
+    ) -> Result<Vec<(String, Handshake)>, FatalError> {
         let located: Vec<(PluginLine, PathBuf)> = lines.into_iter().filter_map(|line| self.locate(line)).collect();
+        for (_, program) in &located {
+            inspector.check_program(program, &mut self.remarks)?;
+        }
         let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
         let (settings, interrupt) = (self.settings, self.interrupt);
         let ask = |(line, program): (PluginLine, PathBuf), on_output: &mut dyn FnMut(_, &[u8])| {

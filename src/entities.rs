@@ -181,8 +181,7 @@ impl Entity {
     /// Returns the first of its resource files; empty if there is none.
     #[must_use]
     pub fn origin(&self) -> Cow<'_, BStr> {
-        let first = report::sources(self.lines()).next().unwrap_or_default();
-        self.account.resources.show(first)
+        self.sources().next().unwrap_or_default()
     }
 
     /// Returns every string that selects the entity: its ID, its plugin's ID, its resource files and their generators.
@@ -191,6 +190,17 @@ impl Entity {
         let sources = report::sources(self.lines());
         let of_sources = sources.flat_map(|source| self.account.resources.selectors(source));
         [self.id().to_owned(), self.plugin_id().into()].into_iter().chain(of_sources).collect()
+    }
+
+    /// Returns the paths of its resource files as users know them.
+    pub fn sources(&self) -> impl Iterator<Item = Cow<'_, BStr>> {
+        report::sources(self.lines()).map(|source| self.account.resources.show(source))
+    }
+
+    /// Returns the version of the interface that its plugin speaks.
+    #[must_use]
+    pub fn api_version(&self) -> u32 {
+        self.account.version
     }
 
     fn report_as_given(&self) -> EntityReport {

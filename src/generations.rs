@@ -26,7 +26,7 @@ mod values;
 mod version;
 
 pub use fingerprint::{Extent, Fingerprint};
-pub use inputs::{Access, Inputs, Node};
+pub use inputs::{Access, Inputs, Node, followed};
 pub use pin::{Pin, PinError, restore_generated, tidy};
 pub use recording::{Keeper, Observer, Reading, Recorded, RecordingError, Request, read};
 pub use store::{Counts, Difference, Generation, GenerationError, How, Listed, Store, differences};

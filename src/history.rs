@@ -9,7 +9,6 @@
 mod journal;
 mod record;
 mod recorder;
-pub mod retention;
 mod store;
 
 pub use record::{

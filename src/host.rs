@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod config;
+pub mod engine;
 pub mod interrupt;
 pub mod lock;
 pub(crate) mod memory;

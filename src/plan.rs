@@ -229,7 +229,13 @@ impl Plan {
         self.wanted.get(&entity).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns all conflicts between living entities.
+    /// Adds conflicts that the claims of entities do not show.
+    pub fn add_conflicts(&mut self, conflicts: Vec<Conflict>) {
+        self.conflicts.extend(conflicts);
+        self.conflicts_of = ownership::by_owner(&self.conflicts);
+    }
+
+    /// Returns all conflicts of entities.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts

@@ -64,7 +64,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process", "holo-state"]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&["holo-process"]));
-    assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&["holo-protocol", "holo-system"]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol", "holo-state"]));
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
@@ -76,7 +76,7 @@ fn dependencies_point_one_way() {
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
-        set(&["holo-definitions", "holo-events", "holo-process", "holo-schedule"]),
+        set(&["holo-definitions", "holo-events", "holo-process", "holo-schedule", "holo-system"]),
         "it runs the dispatcher, and links nothing of it"
     );
     assert_eq!(

@@ -5,11 +5,13 @@ mod tests;
 
 use holo_definitions::{DocumentError, read_document, readers};
 use holo_schedule::Schedule;
+use holo_system::{Trust, TrustError};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::env;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -112,11 +114,27 @@ impl ConfigFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Fails if other users may modify a file that decides what the agent runs.
+    fn refuse_untrusted(&self, examined: Result<(), TrustError>) -> Result<(), DocumentError> {
+        match examined {
+            Err(error @ TrustError::Violation(_)) => {
+                Err(DocumentError::Unreadable { path: self.path.clone(), source: io::Error::other(error) })
+            }
+            Ok(()) | Err(TrustError::Io(_)) => Ok(()),
+        }
+    }
 }
 
 impl ConfigSource for ConfigFile {
     fn load(&self) -> Result<Config, DocumentError> {
-        Ok(read_document(&self.path)?.unwrap_or_default())
+        let trust = Trust::new(Path::new("/"));
+        // A missing file is valid; other errors are those of reading it.
+        self.refuse_untrusted(trust.examine(&self.path).map(drop))?;
+        let config: Config = read_document(&self.path)?.unwrap_or_default();
+        let program = config.holo.as_deref().map_or(Ok(()), |program| trust.examine_program(program));
+        self.refuse_untrusted(program)?;
+        Ok(config)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::cli::Data;
+use crate::discovery::trust::Inspector;
 use crate::error::{FatalError, exit};
 use crate::report::{Event, Reporter, Severity};
 use holo_facts::{Knowledge, Origin, Standing, key};
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
+    Inspector::new(&settings.root).check_inputs(*reporter)?;
     let knowledge = settings.knowledge();
     let data = knowledge.data();
     warn(&knowledge, *reporter);

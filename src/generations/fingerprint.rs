@@ -8,7 +8,7 @@
 //!
 //! Files elsewhere that definitions name are not covered.
 
-use super::inputs::FOLLOWED;
+use super::inputs::followed;
 use crate::host::root::Root;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat};
 use std::collections::{BTreeMap, HashSet};
@@ -101,7 +101,7 @@ impl Fingerprint {
         let shared = tree(root.resources(), depth, PLUGINS);
         let shared = Tree { unstamped: CONTENTS.map(|plugin| shared.path.join(plugin)).into(), ..shared };
         let generators = tree(root.generators(), ALL, 0);
-        let followed = FOLLOWED.map(|below| tree(root.input(below), ALL, ALL));
+        let followed: Vec<Tree> = followed(root).map(|path| tree(path, ALL, ALL)).collect();
         let mut directories = BTreeMap::new();
         // Directories that are in two trees have stamps in the second one.
         for tree in [own, shared, generators].iter().chain(&followed) {

@@ -5,7 +5,7 @@ use super::pin::Pin;
 use super::store::{Generation, GenerationError, Store};
 use crate::entities::resources::{Generated, Resources};
 use crate::error::IoError;
-use crate::history::retention::Retention;
+use crate::host::engine::EngineSettings;
 use crate::host::root::Root;
 use crate::host::settings::Settings;
 use crate::report::{End, Event, Remarks, Reporter};
@@ -312,8 +312,8 @@ impl Keeper {
                     let run = settings.run.as_str();
                     let since = fs::read_to_string(self.store.unrecorded()).unwrap_or_default();
                     let since = if since.is_empty() { run } else { &since };
-                    let (retention, _) = Retention::read(&settings.root);
-                    Some(reading.keep(run, since, &elsewhere(), retention.generations.keep)?)
+                    let (engine, _) = EngineSettings::read(&settings.root);
+                    Some(reading.keep(run, since, &elsewhere(), engine.generations.keep)?)
                 }
             },
             // The thread panicked.

@@ -5,11 +5,11 @@ use super::record::{
     Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
     to_json,
 };
-use super::retention::Retention;
 use super::store::Writer;
 use crate::diff::preview::{self, Difference};
 use crate::entities::Entity;
 use crate::error::FatalError;
+use crate::host::engine::EngineSettings;
 use crate::host::root::Root;
 use crate::host::settings::{RunId, Settings};
 use crate::report::{Event, RemarkKind, Remarks, Reporter, Severity};
@@ -114,9 +114,9 @@ impl<'a> Recorder<'a> {
                 writer.end_unchanged(&last)
             }
             State::Begun(writer) | State::Writing(writer) => {
-                let (retention, mistake) = Retention::read(&self.root);
+                let (settings, mistake) = EngineSettings::read(&self.root);
                 mistake.iter().for_each(|mistake| self.reporter.warning(mistake.to_string()));
-                writer.end(&ended, &retention.runs)
+                writer.end(&ended, &settings.runs)
             }
         };
         self.check(written);

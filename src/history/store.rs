@@ -1,7 +1,7 @@
 //! Writes the records of a run, and reads those of earlier runs, newest first and on demand.
 
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, to_json};
-use super::retention;
+use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
 use bstr::BString;
@@ -262,7 +262,7 @@ impl Writer {
     ///
     /// # Errors
     /// If the database cannot be written.
-    pub fn end(self, ended: &Ended, limits: &retention::Runs) -> Result<(), StateError> {
+    pub fn end(self, ended: &Ended, limits: &engine::Runs) -> Result<(), StateError> {
         let oldest = Timestamp::now().checked_sub(limits.age()).ok().map(RunId::at);
         let limits = RunLimits { oldest: oldest.as_ref().map(RunId::as_str), size: limits.size };
         self.state.end_run(self.run.as_str(), &self.held, &to_json(ended), &limits)

@@ -1,6 +1,7 @@
 //! Tests of writing and reading records, with interruptions.
 
-use super::{retention, *};
+use super::*;
+use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
 use holo_protocol::Text;
@@ -73,7 +74,7 @@ fn whole(root: &Root, second: i64, id: &str) -> Began {
     let began = began(second);
     let mut writer = begin(root, &began);
     writer.append(&entity(&began, id)).unwrap();
-    writer.end(&ended(&began), &retention::Runs::default()).unwrap();
+    writer.end(&ended(&began), &engine::Runs::default()).unwrap();
     began
 }
 
@@ -207,7 +208,7 @@ fn records_are_written_together() {
     assert_eq!(entries(), 4, "too much to be kept in memory");
     // Ending a run while records are held loses none of them.
     writer.append(&entity(&began, "file:/d")).unwrap();
-    writer.end(&ended(&began), &retention::Runs::default()).unwrap();
+    writer.end(&ended(&began), &engine::Runs::default()).unwrap();
     assert_eq!(entries(), 5);
     assert!(shown(&root)[0].starts_with("changed file:/a file:/b file:/c x"), "{:?}", shown(&root));
 }

@@ -174,9 +174,9 @@ impl Root {
         self.states().join("state.db")
     }
 
-    /// Returns the file with limits on the data kept about earlier runs.
+    /// Returns the file with the settings of the dispatcher.
     #[must_use]
-    pub fn retention(&self) -> PathBuf {
+    pub fn engine_settings(&self) -> PathBuf {
         self.join("etc/holo/engine.toml")
     }
 

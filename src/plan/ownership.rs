@@ -11,6 +11,7 @@ use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, Node, PerEntity};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Asset;
+use holo_system::Violation;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
@@ -20,16 +21,17 @@ const PATH: &str = "path";
 const TREE: &str = "path-tree";
 const SHARED: &str = "path-shared";
 
-/// Several living entities that claim the same asset; none of them is applied.
+/// The reason for which none of these entities is applied: several of them claim the same asset, or other users may
+/// modify the definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What they claim.
+    /// What they claim, or the untrusted file.
     pub about: Contested,
     /// The entities, in inventory order.
     pub owners: Vec<EntityIndex>,
 }
 
-/// What several entities claim.
+/// The subject of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contested {
     /// Their ID: several plugins list it.
@@ -38,6 +40,8 @@ pub enum Contested {
     Asset(Asset),
     /// Everything below this path, which is part of two owned trees.
     Tree(BString),
+    /// A definition, or a directory on its path, that other users may modify.
+    Untrusted(Violation),
 }
 
 /// An orphan that owns an asset that a living entity owns now.
@@ -244,6 +248,18 @@ impl Conflict {
             }
             Contested::Tree(path) => {
                 format!("{TREE} {path} is owned by {}{end}", listed(owners.iter().map(named)))
+            }
+            Contested::Untrusted(violation) => format!("{violation}, so none of its entities is applied"),
+        }
+    }
+
+    /// Returns what a user can do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match &self.about {
+            Contested::Untrusted(violation) => violation.remedy(),
+            Contested::Id | Contested::Asset(_) | Contested::Tree(_) => {
+                "remove all of these definitions but one".to_owned()
             }
         }
     }

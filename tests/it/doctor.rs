@@ -265,7 +265,7 @@ const CASES: &[Case] = &[
         "configuration that is writable for everyone",
         |root| fs::set_permissions(root.join("etc/holorc"), Permissions::from_mode(0o666)).unwrap(),
         "error permissions ",
-        "chmod o-w ",
+        "chmod go-w ",
     ),
     case(
         "state from the future",

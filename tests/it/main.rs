@@ -37,6 +37,7 @@ mod shell_plugins;
 mod takeovers;
 mod terminal;
 mod together;
+mod trust;
 mod values;
 mod watch;
 mod webapp;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),
+        ("trust", trust::trials()),
         ("values", values::trials()),
         ("watch", watch::trials()),
         ("webapp", webapp::trials()),

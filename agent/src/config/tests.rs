@@ -62,3 +62,24 @@ fn mistakes_name_file_line_and_key_and_say_what_would_be_right() {
 fn the_schema_is_that_of_the_types() {
     holo_testing::schema_is_kept("holo-agent.schema.json", &schemars::schema_for!(Config));
 }
+
+#[test]
+fn files_that_other_users_may_modify_are_refused() {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let [config, program] = ["agent.toml", "holo"].map(|name| folder.path().join(name));
+    write(&program, "#!/bin/sh\n").unwrap();
+    write(&config, format!("holo = {program:?}\n")).unwrap();
+    let file = ConfigFile::new(&config);
+    assert_eq!(file.load().unwrap().holo, Some(program.clone()));
+    for path in [&config, &program] {
+        set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+        let error = file.load().unwrap_err().to_string();
+        let expected =
+            format!("{} is writable for other users (mode 0777), and is not used; to fix this: ", path.display());
+        assert!(error.contains(&expected), "{error}");
+        set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    assert!(file.load().is_ok());
+}

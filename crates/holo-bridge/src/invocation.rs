@@ -1,8 +1,9 @@
 //! How a module is started, and when modules that fail repeatedly are given up.
 
 use crate::interpreter::Interpreter;
-use crate::trust::{TrustError, Trusted, examine_program};
+use crate::trust::Trusted;
 use holo_plugin::process::Program;
+use holo_plugin::system::{Trust, TrustError};
 use holo_plugin::{Asset, EntityReport, Host};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -157,7 +158,7 @@ pub fn examine_interpreter(interpreter: &Interpreter) -> Result<(), StartError> 
         },
         untrusted => StartError::Untrusted(untrusted),
     };
-    examine_program(name).map_err(refuse)?;
+    Trust::new(Path::new("/")).examine_program(name).map_err(refuse)?;
     rustix::fs::access(name, rustix::fs::Access::EXEC_OK).map_err(|errno| refuse(io::Error::from(errno).into()))
 }
 
@@ -275,7 +276,10 @@ mod tests {
             "cannot start /m: /opt/python3: no such file or directory; write [\"/usr/bin/env\", \"python3\"]"
         );
         fs::set_permissions(root.join("m"), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(error("/m", None), "/m: may be changed by others than its owner (mode 0777), and is not run");
+        assert_eq!(
+            error("/m", None),
+            "/m is writable for other users (mode 0777), and is not used; to fix this: chmod go-w /m"
+        );
     }
 
     #[test]

@@ -1,41 +1,13 @@
-//! Permission checks: a module runs with holo's privileges, so other users must not be able to modify it.
+//! Modules that other users cannot modify: they run with holo's privileges.
 
-use rustix::process::geteuid;
+pub use holo_plugin::system::TrustError;
+
+use holo_plugin::system::Trust;
 use sha2::{Digest, Sha256};
-use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Component, Path, PathBuf};
-
-/// The maximum number of symlinks in a path, as in the kernel.
-const MAX_LINKS: usize = 40;
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-
-/// The reason why a file is not trusted.
-#[derive(Debug, thiserror::Error)]
-pub enum TrustError {
-    /// The file, or a directory on its path, is writable by other users.
-    #[error("{}: may be changed by others than its owner (mode {mode:04o}), and is not run", path.display())]
-    Writable {
-        /// The file or directory.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// The file, or a directory on its path, is owned by another user.
-    #[error("{}: belongs to user {uid}, who is neither root nor the one who runs it, and is not run", path.display())]
-    Owner {
-        /// The file or directory.
-        path: PathBuf,
-        /// The user ID of its owner.
-        uid: u32,
-    },
-    /// The file cannot be checked.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// A file that other users cannot modify, with its state when it was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,15 +48,9 @@ impl Trusted {
     /// # Errors
     /// If other users may modify it, or it cannot be read.
     pub fn examine(path: &Path, root: &Path) -> Result<Trusted, TrustError> {
-        let real = walk(path, root)?;
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        let mut file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(&real)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(not_a_file(&metadata).into());
-        }
-        trust(&real, &metadata)?;
-        Ok(Trusted { path: path.to_owned(), stamp: Stamp::new(&metadata), digest: digest_of(&mut file)? })
+        let mut file = Trust::new(root).open(path)?;
+        let stamp = Stamp::new(&file.metadata()?);
+        Ok(Trusted { path: path.to_owned(), stamp, digest: digest_of(&mut file)? })
     }
 
     /// Returns true if the file has been replaced or modified since the check.
@@ -98,83 +64,6 @@ impl Trusted {
     pub fn digest(&self) -> &str {
         &self.digest
     }
-}
-
-/// Checks a program and all directories above it, on every symlinked path to it.
-///
-/// # Errors
-/// If other users may modify it, or it is not a file.
-pub fn examine_program(path: &Path) -> Result<(), TrustError> {
-    let real = walk(path, Path::new("/"))?;
-    let metadata = fs::metadata(real)?;
-    if metadata.is_file() { Ok(()) } else { Err(not_a_file(&metadata).into()) }
-}
-
-fn not_a_file(metadata: &Metadata) -> io::Error {
-    let errno = if metadata.is_dir() { rustix::io::Errno::ISDIR } else { rustix::io::Errno::ACCESS };
-    errno.into()
-}
-
-/// Resolves a path like the kernel, checks every file on it, and returns the result.
-fn walk(path: &Path, root: &Path) -> Result<PathBuf, TrustError> {
-    // Directories above the root belong to the host.
-    let root = fs::canonicalize(root)?;
-    let is_above = |directory: &Path| root != directory && root.starts_with(directory);
-    let mut pending: VecDeque<OsString> = VecDeque::new();
-    prepend(&mut pending, &std::path::absolute(path)?);
-    let mut current = PathBuf::from("/");
-    if !is_above(&current) {
-        trust(&current, &fs::symlink_metadata(&current)?)?;
-    }
-    let mut links = 0;
-    while let Some(name) = pending.pop_front() {
-        if name == ".." {
-            current.pop();
-            continue;
-        }
-        let next = current.join(&name);
-        let metadata = fs::symlink_metadata(&next)?;
-        if metadata.is_symlink() {
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io::Error::from(rustix::io::Errno::LOOP).into());
-            }
-            let target = fs::read_link(&next)?;
-            if target.is_absolute() {
-                current = PathBuf::from("/");
-            }
-            prepend(&mut pending, &target);
-            continue;
-        }
-        if !is_above(&next) {
-            trust(&next, &metadata)?;
-        }
-        current = next;
-    }
-    Ok(current)
-}
-
-/// Puts the components of a path before the pending ones.
-fn prepend(pending: &mut VecDeque<OsString>, path: &Path) {
-    for part in path.components().rev() {
-        match part {
-            Component::Normal(name) => pending.push_front(name.to_owned()),
-            Component::ParentDir => pending.push_front("..".into()),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-}
-
-fn trust(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
-    let (uid, mode) = (metadata.uid(), metadata.mode() & 0o7777);
-    if uid != 0 && uid != geteuid().as_raw() {
-        return Err(TrustError::Owner { path: path.to_owned(), uid });
-    }
-    // Write permission in an ACL entry is visible in the group's bits.
-    if mode & WRITABLE_BY_OTHERS != 0 {
-        return Err(TrustError::Writable { path: path.to_owned(), mode });
-    }
-    Ok(())
 }
 
 fn digest_of(file: &mut File) -> io::Result<String> {

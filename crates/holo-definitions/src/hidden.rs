@@ -3,7 +3,6 @@
 
 use crate::definition::Definition;
 use crate::definition::NameError;
-use crate::reading::read_bounded;
 use crate::source::Sources;
 use crate::stack::plain;
 use crate::templates::MISTAKE;
@@ -141,7 +140,7 @@ fn is_readable_by_others(path: &Path) -> bool {
 
 fn is_sensitive(path: &Path) -> bool {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let text = if is_toml { read_bounded(path).unwrap_or_default() } else { Vec::new() };
+    let text = if is_toml { holo_system::read_file(path).unwrap_or_default() } else { Vec::new() };
     let text = String::from_utf8(text).unwrap_or_default();
     // A sensitive source is in another file, with a mode of its own.
     let is_secret = |table: &Table| {

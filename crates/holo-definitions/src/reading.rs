@@ -15,8 +15,7 @@ use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
 };
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -185,7 +184,7 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The file cannot be read.
-    #[error("{}: {}", path.display(), source.kind())]
+    #[error("{}: {}", path.display(), holo_protocol::words::reason(source))]
     Unreadable {
         /// Its path.
         path: PathBuf,
@@ -209,27 +208,11 @@ pub enum DocumentError {
 /// # Errors
 /// If the file cannot be read, or the first error in it.
 pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DocumentError> {
-    match read_bounded(path).and_then(|text| String::from_utf8(text).map_err(io::Error::other)) {
+    match holo_system::read_file(path).and_then(|text| String::from_utf8(text).map_err(io::Error::other)) {
         Ok(text) => parse_document(path, &text).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(DocumentError::Unreadable { path: path.to_owned(), source }),
     }
-}
-
-/// The maximum size of a file with definitions or settings, in bytes.
-const MAX_SIZE: u64 = 16 << 20;
-
-/// Reads a file with definitions or settings.
-///
-/// # Errors
-/// If it cannot be read, or is larger than 16 MiB.
-pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(path)?.take(MAX_SIZE + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > MAX_SIZE {
-        return Err(io::Error::other("it is larger than 16 MiB"));
-    }
-    Ok(content)
 }
 
 /// Parses the text of a file into a type.

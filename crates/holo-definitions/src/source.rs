@@ -6,7 +6,7 @@ mod tests;
 use crate::finding::{DefinitionError, Finding, LocatedError, Location};
 use crate::outline::{OutlinedTable, Role, outline};
 use crate::reading::value_error::similar;
-use crate::reading::{is_duplicate, read_bounded, syntax};
+use crate::reading::{is_duplicate, syntax};
 use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
 use crate::templates::{MISTAKE, Rendered, Templates};
 use std::borrow::Cow;
@@ -312,7 +312,7 @@ fn text_of(path: &Path) -> Result<(String, FileState), Finding> {
     if !metadata.is_file() {
         return Err(wrong("this is not a regular file".to_owned()));
     }
-    let bytes = read_bounded(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
+    let bytes = holo_system::read_file(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();

@@ -1,4 +1,4 @@
-//! The machine below a root: its distribution, package manager and init system.
+//! The machine below a root: its distribution, package manager and init system, and whether its files are trusted.
 //!
 //! All files are read below the root. No symlink, absolute or not, leads out of it.
 //!
@@ -17,11 +17,13 @@ mod init;
 mod package_files;
 pub mod package_manager;
 mod root;
+mod trust;
 
 pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
 pub use package_files::{Digest, PackagedFile};
 pub use package_manager::PackageManager;
-pub use root::{Root, content};
+pub use root::{Root, content, read_file};
+pub use trust::{Fault, Trust, TrustError, Violation};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -137,10 +137,23 @@ impl Root {
     }
 }
 
-/// Returns the content of an open file.
+/// Returns the content of a file with definitions, data or settings.
 ///
 /// # Errors
-/// If it cannot be read, is not a regular file, or is too large.
+/// If it cannot be read, is not a regular file, or is larger than 16 MiB.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a FIFO must not block.
+    content(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// Returns the content of an open file with definitions, data or settings.
+///
+/// # Errors
+/// If it cannot be read, is not a regular file, or is larger than 16 MiB.
 pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("this is not a regular file"));
@@ -148,7 +161,7 @@ pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::from(opened).take(MAX_SIZE + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_SIZE {
-        return Err(io::Error::other("this is too large"));
+        return Err(io::Error::other("it is larger than 16 MiB"));
     }
     Ok(content)
 }

@@ -4,8 +4,8 @@
 use super::system::has_files;
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::discovery::generators;
-use crate::history::retention::Retention;
 use crate::host::config::{ConfigError, Configuration, is_leftover};
+use crate::host::engine::EngineSettings;
 use crate::plan::refresh::Refreshes;
 use crate::report::{RemarkKind, Severity};
 use bstr::ByteSlice;
@@ -25,7 +25,7 @@ pub(super) const CONFIGURATION: Check = Check {
 };
 
 fn check_configuration(scene: &Scene<'_>, findings: &mut Findings<'_>) {
-    if let (_, Some(mistake)) = Retention::read(scene.root) {
+    if let (_, Some(mistake)) = EngineSettings::read(scene.root) {
         findings.warn(
             mistake.to_string(),
             "the defaults apply until it is fixed; holo(8) lists its keys under Records of runs",
@@ -59,7 +59,7 @@ pub(super) const CONFLICTS: Check =
 fn check_conflicts(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let Some(inventory) = &scene.inventory else { return };
     for conflict in inventory.plan.conflicts() {
-        findings.fail(conflict.describe(&inventory.entities), "remove all of these definitions but one");
+        findings.fail(conflict.describe(&inventory.entities), conflict.remedy());
     }
 }
 

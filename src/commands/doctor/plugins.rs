@@ -2,7 +2,7 @@
 //! return.
 
 use super::{Check, Findings, Scene};
-use crate::discovery::generators;
+use crate::discovery::{generators, trust};
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
 use crate::plugin::OperationError;
@@ -26,7 +26,10 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     while let Some(remark) = remarks.next() {
         let RemarkKind::Own(severity) = remark.kind else { continue };
         let text = remark.text.as_bytes();
-        if generators::is_output(text) || said_of_configuration.iter().any(|said| said.as_bytes() == text) {
+        if generators::is_output(text)
+            || trust::is_remark(text)
+            || said_of_configuration.iter().any(|said| said.as_bytes() == text)
+        {
             continue;
         }
         let advice = remarks.next_if(|next| next.kind == RemarkKind::Advice);

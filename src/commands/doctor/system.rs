@@ -1,15 +1,18 @@
 //! The checks of the machine: clocks and file systems, interrupted runs, the lock, permissions, and the state database.
 
 use super::{Check, Findings, HIDDEN, Scene, shown};
+use crate::discovery::trust::{self, Inspector};
 use crate::history::{History, RunResult, RunState};
 use crate::host::cache;
 use crate::host::lock::{self, State};
+use crate::report::RemarkKind;
+use bstr::ByteSlice;
 use rustix::fs::statfs;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 pub(super) const CLOCK: Check =
     Check { name: "clock", fine: "file timestamps reliably show changes", needs_plugins: false, look: check_clock };
@@ -117,25 +120,22 @@ pub(super) const PERMISSIONS: Check = Check {
     look: check_permissions,
 };
 
-const WRITABLE_BY_OTHERS: u32 = 0o002;
 const ACCESSIBLE_BY_OTHERS: u32 = 0o077;
 
 fn check_permissions(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let root = scene.root;
-    let obeyed = [root.holorc(), root.holorc_snippets(), root.resources(), root.join("etc/holo"), root.states()];
-    for path in obeyed.iter().flat_map(|path| everything_below(path)) {
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        if !metadata.is_symlink() && metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-            let path = path.display();
-            let title = format!("{path} is writable for everyone, so any user can run commands as root");
-            findings.fail(title, format!("chmod o-w {path}"));
-        } else if !is_trusted(&metadata) {
-            let (path, owner) = (path.display(), metadata.uid());
-            let title = format!("{path} belongs to user {owner}, who can therefore run commands as root");
-            findings.warn(title, format!("chown root: {path}"));
+    let mut remarks = scene.remarks.iter().peekable();
+    while let Some(remark) = remarks.next() {
+        if trust::is_remark(&remark.text) {
+            let remedy = remarks.next_if(|next| next.kind == RemarkKind::Advice);
+            findings.fail(&*remark.text, remedy.map_or(&b""[..], |remedy| remedy.text.as_bytes()));
         }
     }
-    for path in everything_below(&root.engine_state()).into_iter().chain([root.state_database()]) {
+    for violation in Inspector::new(root).find_all() {
+        findings.fail(trust::describe(&violation), violation.remedy());
+    }
+    let private = WalkDir::new(root.engine_state()).into_iter().filter_map(Result::ok).map(DirEntry::into_path);
+    for path in private.chain([root.state_database()]) {
         let Ok(metadata) = path.symlink_metadata() else { continue };
         if metadata.is_file() && metadata.mode() & ACCESSIBLE_BY_OTHERS != 0 {
             let path = path.display();
@@ -146,20 +146,6 @@ fn check_permissions(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         }
     }
 }
-
-/// Returns true if the file belongs to root or to the current user.
-fn is_trusted(metadata: &Metadata) -> bool {
-    metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw()
-}
-
-/// Returns a path and its descendants down to [`DEPTH`].
-fn everything_below(path: &Path) -> Vec<PathBuf> {
-    let entries = WalkDir::new(path).max_depth(DEPTH).into_iter().filter_map(Result::ok);
-    entries.map(walkdir::DirEntry::into_path).collect()
-}
-
-/// Deep enough for all files that are read first; deeper ones are only reachable through these directories.
-const DEPTH: usize = 4;
 
 pub(super) const STATE: Check =
     Check { name: "state", fine: "all state belongs to a configured plugin", needs_plugins: false, look: check_state };

@@ -73,9 +73,6 @@ fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> 
     let folder = Path::new(FOLDER);
     let shown = |path: &Path| root.shown(path).display().to_string();
     let names = root.names(folder).map_err(|error| LocatedError::new(shown(folder), reason(&error)))?;
-    if !names.is_empty() && root.stat(folder).is_ok_and(|(_, mode)| mode.contains(Mode::WOTH)) {
-        return Err(LocatedError::new(shown(folder), ANYBODY));
-    }
     let mut sources = Vec::new();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let path = folder.join(name);
@@ -86,13 +83,7 @@ fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> 
                 if !is_document && !is_program {
                     continue;
                 }
-                sources.push(if mode.contains(Mode::WOTH) {
-                    Err(LocatedError::new(shown(&path), ANYBODY))
-                } else if is_document {
-                    Ok(Source::Document(path))
-                } else {
-                    Ok(Source::Program(path))
-                });
+                sources.push(Ok(if is_document { Source::Document(path) } else { Source::Program(path) }));
             }
             Ok(_) if is_document => sources.push(Err(LocatedError::new(shown(&path), "this is not a regular file"))),
             Ok(_) => {}
@@ -101,9 +92,6 @@ fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> 
     }
     Ok(sources)
 }
-
-/// The reason not to trust a source.
-const ANYBODY: &str = "anybody could write to it";
 
 fn document(root: &Root, path: &Path) -> Found {
     let shown = root.shown(path);

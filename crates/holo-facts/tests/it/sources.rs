@@ -14,7 +14,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_failing_source_is_named_and_the_others_count,
         a_hanging_source_is_ended_and_delays_nothing,
         a_flood_is_stopped,
-        files_that_others_could_have_written_are_not_trusted,
         odd_files_are_named,
         facts_of_a_run_are_gathered_once_and_warned_of_once,
     ]
@@ -137,22 +136,6 @@ fn a_flood_is_stopped() {
     let (_, warnings) = root.gather();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("flood: ") && warnings[0].contains("printed more than"), "{warnings:?}");
-}
-
-fn files_that_others_could_have_written_are_not_trusted() {
-    let root = Root::new()
-        .with("1.toml", 0o666, "a = 1\n")
-        .with("2", 0o777, "#!/bin/sh\ntouch \"$0.ran\"; echo '{\"b\": 2}'\n")
-        .with("3.toml", 0o664, "c = 3\n");
-    let (facts, warnings) = root.gather();
-    assert_eq!(warnings, ["1.toml: anybody could write to it", "2: anybody could write to it"]);
-    assert_eq!(find(&facts, "c"), &json!(3));
-    let folder = root.path().join("etc/holo/facts.d");
-    assert!(!folder.join("2.ran").exists());
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-    let (facts, warnings) = root.gather();
-    assert_eq!(warnings, [": anybody could write to it"]);
-    assert_eq!(find(&facts, "c"), &Value::Null);
 }
 
 fn odd_files_are_named() {

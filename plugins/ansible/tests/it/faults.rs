@@ -155,11 +155,12 @@ fn changes_always(version: Version) {
 fn untrusted(version: Version) {
     let root = crash(version, "words", "[[task]]\nname = 'y'\nmodule = 'ping'\n");
     let open = |path: &str, mode| fs::set_permissions(root.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
-    for (path, mode, usual) in [(format!("{MODULES}/crash.py"), 0o666, 0o644), (MODULES.to_owned(), 0o1777, 0o755)] {
+    for (path, mode, usual) in [(format!("{MODULES}/crash.py"), 0o666, 0o644), (MODULES.to_owned(), 0o777, 0o755)] {
         open(&path, mode);
         let said = root.apply(1);
-        let refused =
-            format!("!! ROOT/{path}: may be changed by others than its owner (mode {mode:04o}), and is not run\n");
+        let refused = format!(
+            "!! ROOT/{path} is writable for other users (mode {mode:04o}), and is not used; to fix this: chmod go-w ROOT/{path}\n"
+        );
         assert!(said.contains(&refused) && !said.contains("words before") && !said.contains("ansible:y"), "{said}");
         assert_eq!(root.holo(&["check"]).0, 1);
         open(&path, usual);
@@ -227,7 +228,7 @@ fn no_python(version: Version) {
     declare(&root, "'ROOT/prints'");
     fs::set_permissions(root.0.join("prints"), fs::Permissions::from_mode(0o777)).unwrap();
     let said = root.apply(1);
-    assert!(said.contains(": may be changed by others than its owner (mode "), "{said}");
+    assert!(said.contains(" is writable for other users (mode "), "{said}");
     assert!(!said.contains(NO_PYTHON), "{said}");
 }
 

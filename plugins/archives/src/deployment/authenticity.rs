@@ -6,7 +6,6 @@ use crate::error::ArchiveError;
 use crate::signature::Signer;
 use crate::store::ArchiveRecord;
 use holo_change::base_store::Remembered;
-use holo_change::error::PathError;
 use holo_change::{PathHandle, Tree};
 use holo_download::{self as download, Address, Checksum, CompleteDownload, Download, sha256};
 use holo_plugin::Output;
@@ -89,8 +88,7 @@ impl Deployment<'_> {
     fn verify_file(&self, signed: &PathHandle, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         let (Some(signer), Some(address)) = (self.archive.signer(), self.archive.signature()) else { return Ok(()) };
         let signature = self.fetch_small(&address, "signature", output)?;
-        let keyring =
-            |path: &str| Ok::<_, PathError>(self.store.trees.root().place(Path::new(path)).followed()?.shown());
+        let keyring = |path: &str| Ok(self.trusted(path)?.shown());
         let verified = signer.verify(&mut signed.open()?, (signed, &signature), keyring);
         signature.remove()?;
         Ok(verified?)

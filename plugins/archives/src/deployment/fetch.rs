@@ -8,11 +8,12 @@ use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Adoption, OwnedTree, PendingEntry, TreeError};
-use holo_change::{Durability, Stamp, set_ownership};
+use holo_change::{Durability, PathHandle, Stamp, set_ownership};
 use holo_download::{
     self, Address, CompleteDownload, Credentials, Download, DownloadError, PreviousDownload, Request, Timeouts,
     Validators,
 };
+use holo_plugin::system::{Trust, TrustError};
 use holo_plugin::{ForceTo, Output};
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -280,7 +281,7 @@ impl Deployment<'_> {
             addresses,
             headers,
             credentials: self.credentials()?,
-            authorities: self.archive.ca_file.as_deref().map(|path| self.read_bounded(path)).transpose()?,
+            authorities: self.authorities()?,
             checksum: self.archive.checksum(),
             previous,
             checksums: &self.store.checksums,
@@ -307,6 +308,12 @@ impl Deployment<'_> {
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
+    fn authorities(&self) -> Result<Option<Vec<u8>>, PathError> {
+        let Some(path) = &self.archive.ca_file else { return Ok(None) };
+        self.trusted(path)?;
+        self.read_bounded(path).map(Some)
+    }
+
     /// Reads a small local file that the definition names.
     fn read_bounded(&self, path: &str) -> Result<Vec<u8>, PathError> {
         let path = self.store.trees.root().place(Path::new(path)).followed()?;
@@ -314,5 +321,16 @@ impl Deployment<'_> {
         let read = path.open()?.take(SMALL_FILE).read_to_end(&mut content);
         read.map_err(|error| PathError::new("read", path.shown(), error))?;
         Ok(content)
+    }
+
+    /// Resolves the path of a file with keys or certificates, which other users must not be able to modify.
+    pub(super) fn trusted(&self, path: &str) -> Result<PathHandle, PathError> {
+        let path = self.store.trees.root().place(Path::new(path)).followed()?;
+        match Trust::new(self.host.root()).examine(&path.shown()) {
+            Err(error @ TrustError::Violation(_)) => {
+                Err(PathError::new("read", path.shown(), std::io::Error::other(error)))
+            }
+            Ok(_) | Err(TrustError::Io(_)) => Ok(path),
+        }
     }
 }

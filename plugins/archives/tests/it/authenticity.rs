@@ -254,6 +254,9 @@ fn openpgp() {
     fs::remove_file(root.join("srv/app.tar")).unwrap();
     fails(&root, "its signature is not accepted by gpgv: BAD signature from ");
     set(&files, "/app.tar", BODY);
+    let root = root.mode("etc/keys.gpg", 0o666);
+    fails(&root, "keys.gpg is writable for other users (mode 0666), and is not used; to fix this: chmod go-w ");
+    let root = root.mode("etc/keys.gpg", 0o644);
     root.write("etc/keys.gpg", "");
     fails(&root, "its signature is not accepted by gpgv: ");
     assert!(!root.exists("srv/app.tar"));

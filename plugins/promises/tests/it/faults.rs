@@ -94,12 +94,12 @@ fn untrusted() {
     for (path, bad, good, shown) in [
         (file.as_str(), 0o777, 0o755, "modules/early.sh"),
         (&file, 0o775, 0o755, "modules/early.sh"),
-        (&folder, 0o1777, 0o755, "modules"),
+        (&folder, 0o777, 0o755, "modules"),
         ("usr/share", 0o757, 0o755, "/usr/share"),
     ] {
         set(path, bad);
         let ends = machine.apply();
-        let line = format!("!! {shown}: may be changed by others than its owner (mode {bad:04o}), and is not run");
+        let line = format!("!! {shown} is writable for other users (mode {bad:04o}), and is not used");
         ends.says(&machine, "early:x", &line);
         assert_eq!(ends.result("early:x"), "failed");
         set(path, good);

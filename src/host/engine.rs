@@ -1,6 +1,6 @@
-//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs.
+//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs, and whether untrusted files are refused.
 
-use crate::host::root::Root;
+use super::root::Root;
 use holo_definitions::{DocumentError, read_document};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -8,14 +8,34 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The limits on the data kept about earlier runs.
+/// The settings of the dispatcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Retention {
+pub struct EngineSettings {
     /// The limits on records.
     pub runs: Runs,
     /// The limits on generations.
     pub generations: Generations,
+    /// How untrusted files are treated.
+    pub trust: TrustSettings,
+}
+
+/// How files that other users may modify are treated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrustSettings {
+    /// `None`: those that version 3 used too are reported, all others are refused.
+    pub mode: Option<TrustMode>,
+}
+
+/// The treatment of all files that other users may modify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrustMode {
+    /// They are refused.
+    Enforce,
+    /// They are used, with a warning.
+    Warn,
 }
 
 /// The limits on records of runs. Records that exceed any of them are removed.
@@ -57,13 +77,13 @@ impl Default for Generations {
     }
 }
 
-impl Retention {
-    /// Reads the limits of a system. If the file is invalid, returns the defaults and the error.
+impl EngineSettings {
+    /// Reads the settings of a system. If the file is invalid, returns the defaults and the error.
     #[must_use]
-    pub fn read(root: &Root) -> (Retention, Option<DocumentError>) {
-        match read_document(&root.retention()) {
-            Ok(retention) => (retention.unwrap_or_default(), None),
-            Err(error) => (Retention::default(), Some(error)),
+    pub fn read(root: &Root) -> (EngineSettings, Option<DocumentError>) {
+        match read_document(&root.engine_settings()) {
+            Ok(settings) => (settings.unwrap_or_default(), None),
+            Err(error) => (EngineSettings::default(), Some(error)),
         }
     }
 }
@@ -93,15 +113,22 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    fn parse(text: &str) -> Result<Retention, DocumentError> {
+    fn parse(text: &str) -> Result<EngineSettings, DocumentError> {
         holo_definitions::parse_document(Path::new("engine.toml"), text)
     }
 
     #[test]
     fn limits_are_read_and_have_defaults() {
-        assert_eq!(parse("").unwrap(), Retention::default());
+        assert_eq!(parse("").unwrap(), EngineSettings::default());
         let read = parse("[runs]\nsize = \"2 GiB\"\n\n[generations]\nkeep = 3\n").unwrap();
-        assert_eq!(read, Retention { runs: Runs { days: 400, size: 2 << 30 }, generations: Generations { keep: 3 } });
+        assert_eq!(
+            read,
+            EngineSettings {
+                runs: Runs { days: 400, size: 2 << 30 },
+                generations: Generations { keep: 3 },
+                ..EngineSettings::default()
+            }
+        );
         assert_eq!(parse("[runs]\ndays = 7\n").unwrap().runs.age(), Duration::from_secs(604_800));
     }
 
@@ -109,21 +136,22 @@ mod tests {
     fn mistakes_have_a_line_and_keep_the_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(Some(folder.path().into()));
-        let (retention, error) = Retention::read(&root);
-        assert!(retention == Retention::default() && error.is_none());
-        let path = root.retention();
+        let (settings, error) = EngineSettings::read(&root);
+        assert!(settings == EngineSettings::default() && error.is_none());
+        let path = root.engine_settings();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         for (text, line, says) in [
             ("[runs]\n\ndays = \"x\"\n", 3, "days"),
             ("[runs]\nsize = \"64MB\"\n", 2, "is not a size such as \"64MiB\""),
             ("[run]\ndays = 1\n", 1, "run"),
+            ("[trust]\nmode = \"on\"\n", 2, "enforce"),
             ("[generations]\nkeep = 1\nkepp = 1\n", 3, "kepp"),
             ("[runs\n", 1, ""),
         ] {
             fs::write(&path, text).unwrap();
-            let (retention, error) = Retention::read(&root);
+            let (settings, error) = EngineSettings::read(&root);
             let error = error.unwrap();
-            assert_eq!(retention, Retention::default());
+            assert_eq!(settings, EngineSettings::default());
             assert!(error.to_string().starts_with(&format!("{}:{line}: ", path.display())), "{error}");
             assert!(error.to_string().contains(says), "{error}");
         }
