@@ -99,7 +99,9 @@ fn untrusted() {
     ] {
         set(path, bad);
         let ends = machine.apply();
-        let line = format!("!! {shown} is writable for other users (mode {bad:04o}), and is not used");
+        let line = format!(
+            "!! {shown} is writable for other users (mode {bad:04o}), and is not used; to fix this: chmod go-w {shown}"
+        );
         ends.says(&machine, "early:x", &line);
         assert_eq!(ends.result("early:x"), "failed");
         set(path, good);

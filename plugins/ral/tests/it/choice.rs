@@ -63,7 +63,7 @@ fn untrusted() {
     let machine = Machine { root };
     let ends = machine.apply();
     assert!(
-        machine.errors(&ends, "row:x").contains("may be changed by others than its owner (mode 0777), and is not run"),
+        machine.errors(&ends, "row:x").contains("is writable for other users (mode 0777), and is not used"),
         "{}",
         ends.run
     );

@@ -74,7 +74,7 @@ const ROWS: [Row; 14] = [
         file: Some(("#!/bin/sh\n", 0o777)),
         invoke: "simple",
         interpreter: "",
-        says: "!! [row::bad] providers/bad.prov is writable for other users (mode 0777), and is not used\n",
+        says: "!! [row::bad] providers/bad.prov is writable for other users (mode 0777), and is not used; to fix this: chmod go-w providers/bad.prov\n",
     },
     Row {
         name: "words before the answer",
