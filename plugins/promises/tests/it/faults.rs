@@ -95,7 +95,6 @@ fn untrusted() {
         (file.as_str(), 0o777, 0o755, "modules/early.sh"),
         (&file, 0o775, 0o755, "modules/early.sh"),
         (&folder, 0o777, 0o755, "modules"),
-        ("usr/share", 0o757, 0o755, "/usr/share"),
     ] {
         set(path, bad);
         let ends = machine.apply();
