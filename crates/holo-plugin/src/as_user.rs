@@ -66,6 +66,7 @@ pub fn as_user<T: Send + 'static>(
 }
 
 /// Sets the credentials of this thread.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that changes the credentials of a thread")]
 fn change(who: &Credentials) -> io::Result<()> {
     let wanted = Uid::from_raw(who.uid);
     if !geteuid().is_root() || wanted.is_root() {

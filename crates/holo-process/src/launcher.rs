@@ -122,6 +122,7 @@ enum LaunchError {
 }
 
 /// Executes the program, or starts it under supervision.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that changes the identity of a process")]
 fn start_program(
     mut arguments: impl Iterator<Item = OsString>,
     is_supervised: bool,
@@ -160,7 +161,6 @@ fn start_program(
     let not_started = |source: io::Error| LaunchError::Exec { program: PathBuf::from(&program), source };
     let supervisor = is_supervised.then(|| Supervisor::new(ignored_signals())).transpose().map_err(not_started)?;
     let started = by_shell_if_need_be(Path::new(&program), |program, script| {
-        #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
         let mut command = Command::new(program);
         if script.is_none() {
             command.arg0(&name);

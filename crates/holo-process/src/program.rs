@@ -208,8 +208,8 @@ impl Program {
     ///
     /// If it is not our user, the program leads a session without a terminal. It runs in `/` unless it has a
     /// [directory](Self::current_dir), with the umask 022 unless another one is given. Of our environment, it only
-    /// receives `PATH`, `LANG`, `LC_*` and `HOLO_*`. It has no capabilities, and cannot gain privileges by running
-    /// set-user-ID programs.
+    /// receives `LANG`, `LC_*` and `HOLO_*`; `PATH` is [`SYSTEM_PATH`] unless it has a [path](Self::path). It has no
+    /// capabilities, and cannot gain privileges by running set-user-ID programs.
     pub fn identity(&mut self, identity: Identity) -> &mut Program {
         self.identity = identity;
         self

@@ -50,8 +50,8 @@ pub(crate) enum Reach {
 
 /// Starts a program.
 pub(crate) fn start(program: &Program, reach: Reach) -> Result<Started, StartError> {
-    let path = resolve(program)?;
     let identity = if program.identity.is_ours() { None } else { Some(program.identity.resolve()?) };
+    let path = resolve(program, identity.as_ref())?;
     if identity.is_some() && !groups::is_prepared() {
         return Err(StartError::NotPrepared { program: program.name.display().to_string() });
     }
@@ -140,6 +140,7 @@ fn environment(program: &Program, credentials: &Credentials) -> BTreeMap<OsStrin
     let is_passed_on =
         |(name, _): &(OsString, OsString)| !program.clears_environment && (!is_other_user || is_for_all_users(name));
     let mut environment: BTreeMap<_, _> = std::env::vars_os().filter(is_passed_on).collect();
+    environment.extend(is_other_user.then(|| ("PATH".into(), program::SYSTEM_PATH.into())));
     environment.extend(credentials.environment.iter().map(|(name, value)| ((*name).into(), value.clone())));
     for (name, value) in &program.environment {
         match value {
@@ -154,7 +155,7 @@ fn environment(program: &Program, credentials: &Credentials) -> BTreeMap<OsStrin
 /// or disclose our data.
 fn is_for_all_users(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    matches!(name, b"PATH" | b"LANG") || name.starts_with(b"LC_") || name.starts_with(b"HOLO_")
+    name == b"LANG" || name.starts_with(b"LC_") || name.starts_with(b"HOLO_")
 }
 
 /// Returns the group in which the program runs.
@@ -167,7 +168,7 @@ fn group(program: &Program) -> Group {
 }
 
 /// Returns the path of the program, independent of the working directory.
-fn resolve(program: &Program) -> Result<PathBuf, StartError> {
+fn resolve(program: &Program, credentials: Option<&Credentials>) -> Result<PathBuf, StartError> {
     if program::is_path(&program.name) {
         let path = Path::new(&program.name);
         return match &program.directory {
@@ -176,16 +177,17 @@ fn resolve(program: &Program) -> Result<PathBuf, StartError> {
             _ => Ok(path.to_owned()),
         };
     }
-    let ours = std::env::var_os("PATH");
+    let inherited = std::env::var_os("PATH").filter(|_| !credentials.is_some_and(Credentials::is_other_user));
     match program.variable("PATH") {
         Some(given) => program::find(&program.name, Some(given.unwrap_or(OsStr::new("")))),
-        None => program::find(&program.name, ours.as_deref()),
+        None => program::find(&program.name, inherited.as_deref()),
     }
 }
 
 /// Returns true if the program does not exist. An existing program may have an interpreter that does not exist.
 pub(crate) fn is_missing(program: &Program) -> bool {
-    !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
+    let credentials = program.identity.resolve().ok();
+    !resolve(program, credentials.as_ref()).is_ok_and(|path| path.symlink_metadata().is_ok())
 }
 
 /// Connects its standard streams, and adds the mappings of additional descriptors.

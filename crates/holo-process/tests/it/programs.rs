@@ -1,6 +1,6 @@
 //! Running programs: output, timeouts, identities, and the cleanup when this process ends.
 
-use holo_process::{Ended, Identity, Program, ProgramError, Status, Stream};
+use holo_process::{Ended, Identity, Program, ProgramError, SYSTEM_PATH, Status, Stream};
 use holo_testing::processes::{Signal, is_running, members, parent, send, wait_until_gone};
 use holo_testing::{Need, copy_program, trial_of, write_script};
 use libtest_mimic::Trial;
@@ -559,19 +559,26 @@ fn no_privileges() {
 
 fn listed_environment() {
     let hostile = ["BASH_ENV", "CDPATH", "ENV", "IFS", "LD_LIBRARY_PATH", "PERL5LIB", "PYTHONPATH", "XDG_RUNTIME_DIR"];
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // It also replaces the shell that is run by name.
+    write_script(folder.path().join("sh"), "#!/bin/sh\necho hostile\nexec /bin/sh \"$@\"\n");
     let caller = |user: &str| {
         let mut program = Program::new(std::env::current_exe().unwrap());
-        program.clear_env().path("/usr/bin:/bin").envs(hostile.map(|name| (name, "/tmp")));
+        program.clear_env().path(format!("{}:/usr/bin:/bin", folder.path().display()));
+        program.envs(hostile.map(|name| (name, "/tmp")));
         program.envs([("HOLO_X", "y"), ("LANG", "C"), ("LC_TIME", "C.UTF-8"), ("TERM", "vt100"), ("LCX", "z")]);
         let (_, seen) = run(program.args([CALLER, "as", user, "exec env"]));
         let mut lines: Vec<String> = seen.lines().map(str::to_owned).filter(|line| !line.starts_with("PWD=")).collect();
         lines.sort();
         lines
     };
-    assert!(caller("root").contains(&"BASH_ENV=/tmp".to_owned()));
+    let of_root = caller("root");
+    assert!(["BASH_ENV=/tmp", "hostile"].iter().all(|line| of_root.iter().any(|other| other == line)), "{of_root:?}");
     let [home, shell_of_nobody] = ["6", "7"].map(|field| said(&format!("getent passwd nobody | cut -d: -f{field}")));
     let (home, shell_of_nobody) = (format!("HOME={}", home.trim()), format!("SHELL={}", shell_of_nobody.trim()));
-    let expected = ["HOLO_X=y", &*home, "LANG=C", "LC_TIME=C.UTF-8", "LOGNAME=nobody", "PATH=/usr/bin:/bin"];
+    let path = format!("PATH={SYSTEM_PATH}");
+    let expected = ["HOLO_X=y", &*home, "LANG=C", "LC_TIME=C.UTF-8", "LOGNAME=nobody", &*path];
     assert_eq!(caller("nobody"), [&expected[..], &[&*shell_of_nobody, "TERM=dumb", "USER=nobody"]].concat());
     // Variables that are set for the program reach it, but not the launcher, which starts as root.
     let mut preloaded = Program::new("true");
@@ -624,7 +631,7 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
     if let [word, user, script] = &arguments[..]
         && word == "as"
     {
-        match shell(script).identity(as_user(Some(user), None)).output() {
+        match Program::from_words(["sh", "-c", script]).identity(as_user(Some(user), None)).timeout(LONG).output() {
             Ok(output) => std::io::stdout().write_all(&output.stdout).unwrap(),
             Err(error) => std::io::stdout().write_all(error.to_string().as_bytes()).unwrap(),
         }

@@ -5,7 +5,7 @@ use data_encoding::{BASE64, BASE64_NOPAD};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
-use rustix::process::{Gid, Uid};
+use rustix::process::Uid;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
@@ -130,16 +130,7 @@ fn victims(root: &ScratchRoot) -> BTreeSet<String> {
 
 /// Calls `act` with the credentials of the user.
 fn as_mallory<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            rustix::thread::set_thread_groups(&[]).unwrap();
-            let (gid, uid) = (Gid::from_raw(MALLORY), Uid::from_raw(MALLORY));
-            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
-            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-            act()
-        });
-        thread.join().unwrap()
-    })
+    holo_testing::others::as_user(MALLORY, act)
 }
 
 fn fifo(path: &Path) {

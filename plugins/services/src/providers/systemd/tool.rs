@@ -3,7 +3,7 @@
 use crate::plan::Step;
 use crate::providers::{Done, ManagerError, Task};
 use crate::unit::UnitName;
-use holo_plugin::process::{Captured, Identity, Program, ProgramError, SYSTEM_PATH};
+use holo_plugin::process::{Captured, Identity, Program, ProgramError};
 use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl User {
     fn call(&self, program: &mut Program) {
         if geteuid().as_raw() != self.uid {
             // Directories in the current environment are not the user's.
-            program.clear_env().path(SYSTEM_PATH).current_dir("/");
+            program.clear_env();
             program.identity(Identity { user: Some(self.name.clone()), ..Identity::default() });
         }
         match &self.runtime {
