@@ -103,26 +103,31 @@ fn verify_openpgp(keyring: PathBuf, signature: PathBuf, signed: PathBuf) -> Resu
     if let Some(reason) = status.distrust {
         return Err(SignatureError::Distrusted(reason));
     }
-    if let Some(failure) = output.ended.failure() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let last = stderr.lines().last().map(|line| line.trim_start_matches("gpgv: ").to_owned());
-        return Err(SignatureError::Refused(last.unwrap_or(failure)));
+    match output.ended.failure() {
+        Some(failure) if !status.explains_failure() => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let last = stderr.lines().last().map(|line| line.trim_start_matches("gpgv: ").to_owned());
+            Err(SignatureError::Refused(last.unwrap_or(failure)))
+        }
+        _ if !status.is_good() => Err(SignatureError::Distrusted("gpgv reports no good signature".to_owned())),
+        _ => Ok(()),
     }
-    if (status.good, status.valid, status.bad) != (1, 1, 0) {
-        return Err(SignatureError::Distrusted("exactly one signature is expected".to_owned()));
-    }
-    Ok(())
 }
 
-/// The status lines of gpgv, which exits with 0 even for signatures by revoked or expired keys.
+/// The status lines of gpgv, which exits with 0 even for signatures by revoked or expired keys, and with 2 if only one
+/// of several signatures is by a key that the keyring does not contain.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
     /// The reason why a matching signature is not trusted.
     distrust: Option<String>,
-    /// The numbers of `GOODSIG` lines, of `VALIDSIG` lines, and of signatures that do not match or cannot be verified.
+    /// The numbers of `GOODSIG` lines and of `VALIDSIG` lines.
     good: usize,
     valid: usize,
+    /// The number of signatures by keys that the keyring does not contain.
+    foreign: usize,
+    /// The number of other signatures that do not match or cannot be verified, and of lines with unknown keywords.
     bad: usize,
+    unknown: usize,
 }
 
 impl Status {
@@ -131,29 +136,42 @@ impl Status {
         for line in text.lines().filter_map(|line| line.strip_prefix("[GNUPG:] ")) {
             let words: Vec<&str> = line.split(' ').collect();
             let word = |index: usize| words.get(index).copied().unwrap_or_default();
-            let distrust = match word(0) {
-                "GOODSIG" => {
-                    status.good += 1;
-                    None
-                }
+            let (count, distrust) = match word(0) {
+                "GOODSIG" => (Some(&mut status.good), None),
                 "VALIDSIG" => {
-                    status.valid += 1;
-                    weak_digest(word(8)).map(|name| format!("it is made with {name}; SHA-256 or stronger is required"))
+                    let distrust = weak_digest(word(8))
+                        .map(|name| format!("it is made with {name}; SHA-256 or stronger is required"));
+                    (Some(&mut status.valid), distrust)
                 }
-                "BADSIG" | "ERRSIG" => {
-                    status.bad += 1;
-                    None
-                }
-                "REVKEYSIG" => Some(format!("the key {} has been revoked", word(1))),
-                "EXPKEYSIG" => Some(format!("the key {} has expired", word(1))),
-                "EXPSIG" => Some("it has expired".to_owned()),
-                _ => None,
+                "ERRSIG" if word(6) == MISSING_KEY => (Some(&mut status.foreign), None),
+                "BADSIG" | "ERRSIG" => (Some(&mut status.bad), None),
+                "REVKEYSIG" => (None, Some(format!("the key {} has been revoked", word(1)))),
+                "EXPKEYSIG" => (None, Some(format!("the key {} has expired", word(1)))),
+                "EXPSIG" => (None, Some("it has expired".to_owned())),
+                "NEWSIG" | "KEY_CONSIDERED" | "SIG_ID" | "NO_PUBKEY" => (None, None),
+                word if word.starts_with("NOTATION_") || word == "POLICY_URL" => (None, None),
+                _ => (Some(&mut status.unknown), None),
             };
+            count.into_iter().for_each(|count| *count += 1);
             status.distrust = status.distrust.or(distrust);
         }
         status
     }
+
+    /// Returns true if there is a good signature, and none that is bad or cannot be trusted. Signatures by foreign keys
+    /// are ignored, because anyone can add them.
+    fn is_good(&self) -> bool {
+        self.distrust.is_none() && self.good > 0 && self.good == self.valid && self.bad == 0
+    }
+
+    /// Returns true if gpgv has failed only because of signatures by foreign keys next to a good one.
+    fn explains_failure(&self) -> bool {
+        self.is_good() && self.foreign > 0 && self.unknown == 0
+    }
 }
+
+/// The reason code of `ERRSIG` for a key that the keyring does not contain.
+const MISSING_KEY: &str = "9";
 
 /// Returns the name of a digest that is weaker than SHA-2 and SHA-3, by its number in OpenPGP.
 fn weak_digest(number: &str) -> Option<String> {
@@ -175,12 +193,32 @@ mod tests {
     }
 
     #[test]
-    fn status_lines_of_gpgv_are_counted() {
+    fn one_good_signature_suffices_if_no_other_is_bad() {
         let good = "GOODSIG 39FAF2752CD37B16 good@example.org";
         let valid = "VALIDSIG CAEBF3CE65AD1184B70DEC7139FAF2752CD37B16 2026-11-23 1795449238 0 4 0 22 8 00 CAEBF3CE";
-        assert_eq!(status(&["NEWSIG", good, valid]), Status { good: 1, valid: 1, ..Status::default() });
-        let bad = status(&[good, valid, good, valid, "BADSIG 1 x", "ERRSIG 1 22 8 00 1 9 1"]);
-        assert_eq!(bad, Status { good: 2, valid: 2, bad: 2, distrust: None });
+        let foreign = "ERRSIG 54F5F478409A7B66 22 8 00 1795744530 9 AC85";
+        // For each list of lines, whether the verdict is good, and whether it explains a failure of gpgv.
+        for (lines, is_good, explains_failure) in [
+            (&["NEWSIG", good, valid][..], true, false),
+            (&[good, valid, good, valid], true, false),
+            (&[good, valid, "NEWSIG", foreign, "NO_PUBKEY 54F5F478409A7B66"], true, true),
+            (&[foreign, good, valid, "NOTATION_NAME a", "NOTATION_DATA b"], true, true),
+            // Data after the signatures.
+            (&[good, valid, foreign, "UNEXPECTED 0"], true, false),
+            (&[good, valid, foreign, "FAILURE gpg-exit 1"], true, false),
+            (&[foreign], false, false),
+            (&[good], false, false),
+            (&[valid], false, false),
+            (&[good, valid, "BADSIG 1 x"], false, false),
+            (&[good, valid, foreign, "BADSIG 1 x"], false, false),
+            // An unsupported algorithm.
+            (&[good, valid, "ERRSIG 1 22 8 00 1 4 1"], false, false),
+            (&[good, valid, foreign, "EXPKEYSIG 11CD a b"], false, false),
+            (&[], false, false),
+        ] {
+            let status = status(lines);
+            assert_eq!((status.is_good(), status.explains_failure()), (is_good, explains_failure), "{lines:?}");
+        }
         // Text without the prefix is not a status line.
         assert_eq!(Status::parse(&format!("{good}\n{valid}\n")), Status::default());
     }

@@ -278,7 +278,10 @@ fn untrustworthy_signatures() {
     let refused = |id: &str, why: &str| format!("its signature is not accepted: the key {} {why}", &id[24..]);
     let weak =
         |name: &str| format!("its signature is not accepted: it is made with {name}; SHA-256 or stronger is required");
-    let several = "its signature is not accepted: exactly one signature is expected";
+    let [by_good, by_foreign] = [&good, &foreign].map(|key| gpg.sign(&["--local-user", key]));
+    gpg.0.write("other", "something else");
+    let of_other = gpg.run(&["--local-user", &good, "--output", "-", "--detach-sign", "other"]);
+    let bad = "its signature is not accepted by gpgv: BAD signature from ";
     let signatures = [
         (gpg.sign(&["--local-user", &revoked]), refused(&revoked, "has been revoked")),
         (at_that_time(&expired, &[]), refused(&expired, "has expired")),
@@ -293,11 +296,10 @@ fn untrustworthy_signatures() {
             "its signature is not accepted by gpgv: ".to_owned(),
         ),
         (gpg.sign(&["--local-user", &good, "--local-user", &revoked]), refused(&revoked, "has been revoked")),
-        ([gpg.sign(&["--local-user", &good]), gpg.sign(&["--local-user", &good])].concat(), several.to_owned()),
-        (
-            gpg.sign(&["--local-user", &foreign]),
-            "its signature is not accepted by gpgv: Can't check signature: No public key".to_owned(),
-        ),
+        ([&by_good[..], &of_other].concat(), bad.to_owned()),
+        ([&by_foreign[..], &by_good, &of_other].concat(), bad.to_owned()),
+        ([&by_foreign[..], &by_good, BODY].concat(), "its signature is not accepted by gpgv: ".to_owned()),
+        (by_foreign.clone(), "its signature is not accepted by gpgv: Can't check signature: No public key".to_owned()),
         // A signed message is not a signature of another file.
         (
             gpg.run(&["--local-user", &good, "--output", "-", "--sign", "body"]),
@@ -306,7 +308,6 @@ fn untrustworthy_signatures() {
     ];
     let certificate = gpg.0.read(format!("keys/openpgp-revocs.d/{revoked}.rev")).to_string();
     gpg.0.write("revocation", certificate.replace("\n:---", "\n---"));
-    let good_signature = gpg.sign(&["--local-user", &good]);
     gpg.run(&["--import", "revocation"]);
     let keyring = gpg.run(&["--export", &good, &revoked, &expired]);
     let (server, files) = server(&[("/app.tar", BODY)]);
@@ -316,7 +317,10 @@ fn untrustworthy_signatures() {
         fails(&root, &words);
         assert!(!root.exists("srv/app.tar"), "{words}");
     }
-    set(&files, "/app.tar.asc", &good_signature);
-    apply(&root);
-    assert_eq!(root.read("srv/app.tar"), BODY);
+    for signatures in [&[&by_good][..], &[&by_good, &by_good], &[&by_foreign, &by_good], &[&by_good, &by_foreign]] {
+        set(&files, "/app.tar.asc", &signatures.iter().copied().flatten().copied().collect::<Vec<_>>());
+        let _first = fs::remove_file(root.join("srv/app.tar"));
+        apply(&root);
+        assert_eq!(root.read("srv/app.tar"), BODY);
+    }
 }
