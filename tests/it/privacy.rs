@@ -1,5 +1,7 @@
 //! State, cache directories and the lock file on a real system: other users can read none of them, and can still run read-only commands.
 
+mod kills;
+
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS;
 use holo_testing::{Need, Overlay, binaries::built, trial};
@@ -28,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         })
     });
-    trials.into()
+    trials.into_iter().chain(kills::trials()).collect()
 }
 
 /// Returns a system with private files, which would be readable in a directory that others can enter, and definitions
