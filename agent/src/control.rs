@@ -3,9 +3,10 @@
 use crate::config::Paths;
 use crate::daemon::Input;
 use crate::report::Status;
+use crate::spool::create_private_directory;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,13 +68,7 @@ impl Drop for Socket {
 
 fn listen(paths: &Paths) -> io::Result<UnixListener> {
     let path = paths.socket();
-    if let Some(above) = paths.runtime().parent() {
-        fs::create_dir_all(above)?;
-    }
-    match fs::DirBuilder::new().mode(0o700).create(paths.runtime()) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
+    create_private_directory(&paths.runtime())?;
     match BlockingStream::connect(&path) {
         Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
         // The socket was left behind by a crash.

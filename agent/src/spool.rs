@@ -14,7 +14,7 @@ use rustix::fs::fsync;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of pending events in memory.
@@ -111,7 +111,7 @@ impl Spool {
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
-            fs::create_dir_all(directory)?;
+            create_private_directory(directory)?;
         }
         let mut file = OpenOptions::new().append(true).create(true).read(true).mode(0o600).open(&self.path)?;
         // Ends a truncated line, so that this event is not appended to it.
@@ -208,10 +208,26 @@ impl EventSink for Spool {
     }
 }
 
-/// Replaces a file atomically, with this mode; parent directories are created.
+/// Creates a directory that only its owner can enter. Parents are created with the usual mode.
+pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// Replaces a file atomically, with this mode. Its directory is created, with access only for its owner if the file is
+/// private.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory)?;
+    if mode & 0o077 == 0 {
+        create_private_directory(directory)?;
+    } else {
+        fs::create_dir_all(directory)?;
+    }
     let mut file = tempfile::Builder::new().prefix(".holo-agent.").tempfile_in(directory)?;
     file.write_all(content)?;
     file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;

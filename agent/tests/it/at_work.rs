@@ -50,6 +50,7 @@ fn keeps() {
     assert!(status["drifted"]["file:/srv/app/conf"]["since"].is_string(), "{status:#}");
     let mode = |path| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("run/holo-agent/control.sock"), mode("var/lib/holo-agent/events.jsonl")), (0o600, 0o600));
+    assert_eq!((mode("run/holo-agent"), mode("var/lib/holo-agent")), (0o700, 0o700));
     agent.stop();
     assert_eq!(kinds(&events(&root)), ["run changed", "drifted", "repaired", "drifted"]);
     let people = program(&root, &["events"]).output().unwrap().stdout;

@@ -3,11 +3,13 @@
 
 use crate::harness::{PATIENCE, kinds};
 use bstr::ByteSlice;
+use holo_process::Program;
 use holo_testing::binaries::built;
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, trial_of};
 use libtest_mimic::Trial;
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             health,
         ),
         trial_of("timers apply and check without an agent", NEEDS_TO_BOOT, timers),
+        trial_of("what a command of a service mounts is mounted for the machine", NEEDS_TO_BOOT, mounts),
+        trial_of("units are restricted as far as their work allows", &[Need::Program("systemd-analyze")], restrictions),
     ]
 }
 
@@ -52,7 +56,12 @@ pub(crate) fn machine(plugin: &str) -> Overlay {
     for program in ["holo", "holo-agent"] {
         machine.must(&format!("cp {} /usr/bin/{program}", built(program).display()));
     }
-    machine.must(&format!("cp {}/* /usr/lib/systemd/system/ && systemctl daemon-reload", units.display()));
+    for unit in fs::read_dir(units).unwrap() {
+        let unit = unit.unwrap();
+        let path = Path::new("/usr/lib/systemd/system").join(unit.file_name());
+        machine.write(path, fs::read(unit.path()).unwrap());
+    }
+    machine.must("systemctl daemon-reload");
     machine.plugin(plugin)
 }
 
@@ -231,4 +240,37 @@ fn timers() {
     machine.must("systemctl enable --now holo-apply.timer holo-check.timer");
     assert_eq!(machine.must("systemctl is-active holo-apply.timer holo-check.timer"), "active\nactive\n");
     assert!(machine.must("holo history --json").contains_str("holo-apply.service"));
+}
+
+/// A setting that needs a mount namespace would hide the mount.
+fn mounts() {
+    let machine = machine("exec");
+    let machine = ["applied", "kept"].into_iter().fold(machine, |machine, name| {
+        machine.must(&format!("mkdir /srv/{name}"));
+        machine.resource(
+            format!("exec/{name}.toml"),
+            format!(
+                "[[exec]]\nname = \"{name}\"\nshell = true\ncommand = \"mount -t tmpfs none /srv/{name}\"\n\
+                 unless_command = \"mountpoint --quiet /srv/{name}\"\n"
+            ),
+        )
+    });
+    machine.must("systemctl start holo-apply.service && mountpoint /srv/applied && umount /srv/kept");
+    machine.must("systemctl start holo-agent.service");
+    until(&machine, "mountpoint --quiet /srv/kept");
+}
+
+/// The exposure levels that `systemd-analyze security` may compute at most, in tenths. Versions of systemd differ a little.
+const EXPOSURE: [(&str, u32); 3] = [("holo-agent", 90), ("holo-apply", 90), ("holo-check", 70)];
+
+fn restrictions() {
+    for (unit, limit) in EXPOSURE {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../units/{unit}.service"));
+        let mut analyze = Program::new("systemd-analyze");
+        analyze.args(["security", "--no-pager", "--offline=true", &format!("--threshold={limit}")]).arg(path);
+        let output = analyze.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("Overall exposure level"), "{output:?}");
+        assert_eq!(output.ended.failure(), None, "{unit}: {text}");
+    }
 }
