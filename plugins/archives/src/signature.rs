@@ -236,4 +236,55 @@ mod tests {
         assert_eq!(reason("VALIDSIG CAEB"), "it is made with digest algorithm \"\"; SHA-256 or stronger is required");
         assert_eq!(status(&[&valid("10")]).distrust, None);
     }
+
+    /// Two keys and their signatures of the body, as created by minisign 0.11.
+    const KEY: &str = "RWTXE0WxFL21948s0LWMbuXI9D9KPt+cxUqWxKHl0ZZAupg1kcNYxUxK";
+    const OTHER_KEY: &str = "RWQPDL6oAc0b0+1btqN6KT6DmAyVI41zkCDdXnGXitjEpfxz8II3yxGJ";
+    const BODY: &str = "The quick brown fox jumps over the lazy dog.\n";
+    const SIGNATURE: [&str; 4] = [
+        "untrusted comment: untrusted",
+        "RUTXE0WxFL2194+LVIw1Q+tIO1QpecSCDPsWlTPHHsPS15jcvsjS+1SEMDt3ntJf/+y94d2wwKb3KPOTd7QLZPKuzSDoCf+1ewg=",
+        "trusted comment: made for a test",
+        "cj8+f2ARLsA9tjmzehG2rwaiaNlTHLzdLglq8OoKplGUMAGoWZtKxKWQmiKTfAO4vWZ5daWHSvsMqNawmdWRDA==",
+    ];
+    const OTHER_SIGNATURE: [&str; 4] = [
+        "untrusted comment: signature from minisign secret key",
+        "RUQPDL6oAc0b0yIcU64V/at1aeCSA511s3zJ9+krOZzaW6wLC+Wxbx52saOy8HLDgem2FEsINZEV7QcNCYZbFIzqw8a4fjxTNgw=",
+        "trusted comment: made for a test",
+        "lTo7hY3hqbmtQQhviRHqH3SuxGXmpvBxz5N72MbPMhHajSp3oAV3mWlv3beEKLptfyrvkX+nNOIPJfRrhJ7vCg==",
+    ];
+    const LEGACY_SIGNATURE: [&str; 4] = [
+        "untrusted comment: signature from minisign secret key",
+        "RWTXE0WxFL219xPDH6fk7w2TSyZM9Y2My7aF6AacVlwMhhziGUwxG4M5zJvJs+MlfBrNrqKJEn2aynWmPDz5+C+N+N4FxC43HQE=",
+        "trusted comment: made for a test",
+        "BUpg9tGqw33mPcRwzEXatHFzbCR8Xij5v9NW4iyWM91Hqdz8DGxWHKQor0kvyTMe9aMwyBk59SGD6DgfCsSwCA==",
+    ];
+
+    #[test]
+    fn minisign_signatures_of_other_keys_and_contents_are_refused() {
+        let verify = |key: &str, lines: [&str; 4], body: &str| {
+            let text = lines.join("\n") + "\n";
+            verify_minisign(key, &text, &mut body.as_bytes()).map_err(|error| error.to_string())
+        };
+        assert_eq!(verify(KEY, SIGNATURE, BODY), Ok(()));
+        assert_eq!(verify(OTHER_KEY, OTHER_SIGNATURE, BODY), Ok(()));
+        let [comment, signature, trusted, global] = SIGNATURE;
+        // Only the untrusted comment is not signed.
+        assert_eq!(verify(KEY, ["untrusted comment: other", signature, trusted, global], BODY), Ok(()));
+        for (key, lines, body, reason) in [
+            (OTHER_KEY, SIGNATURE, BODY, "its signature is wrong: "),
+            (KEY, OTHER_SIGNATURE, BODY, "its signature is wrong: "),
+            (KEY, SIGNATURE, "", "its signature is wrong: "),
+            (KEY, SIGNATURE, "The quick brown fox.\n", "its signature is wrong: "),
+            (KEY, [comment, signature, "trusted comment: other", global], BODY, "its signature is wrong: "),
+            (KEY, [comment, signature, trusted, OTHER_SIGNATURE[3]], BODY, "its signature is wrong: "),
+            (KEY, LEGACY_SIGNATURE, BODY, "its signature was made by an old version of minisign"),
+            (KEY, [comment, "RUTX", trusted, global], BODY, "its signature is not one of minisign: "),
+            (KEY, [comment, "", "", ""], BODY, "its signature is not one of minisign: "),
+            ("RWTX", SIGNATURE, BODY, "minisign_key is not a public key of minisign: "),
+        ] {
+            let refused = verify(key, lines, body).unwrap_err();
+            assert!(refused.starts_with(reason), "{key} {lines:?} {body:?}: {refused}");
+        }
+    }
 }
