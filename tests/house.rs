@@ -237,6 +237,22 @@ fn every_man_page_is_referred_to() {
 }
 
 #[test]
+fn rules_of_the_security_model_have_tests() {
+    let text = read("docs/security.md");
+    let rules: Vec<&str> = text.split("\n- ").skip(1).collect();
+    assert!(rules.len() > 30, "docs/security.md has only {} rules", rules.len());
+    for rule in rules {
+        let rule = rule.split("\n\n").next().unwrap_or_default();
+        let tests: Vec<&str> = rule.split("[test](../").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        assert!(!tests.is_empty(), "no test proves: {rule}");
+        for test in tests {
+            let (path, name) = test.split_once('#').unwrap();
+            assert!(read(path).contains(&format!("fn {name}(")), "{path} has no test {name}, which proves: {rule}");
+        }
+    }
+}
+
+#[test]
 fn quotes_of_the_man_pages_end_where_they_should() {
     // These macros extend to the end of their line, so any words after the quotation would be quoted too.
     let reach_on = [" Qq ", " Dq ", " Sq "];
