@@ -52,7 +52,7 @@ fn system() -> Overlay {
     let archive =
         "path = \"/srv/private/copy.tar\"\nurl = \"file:///srv/private/tree.tar\"\nextract_to = \"/srv/private/tree\"";
     // While state is being written and the cache is in use, another user searches for it.
-    let spy = format!("grep -rls {SECRET} /run /tmp /var/lib; {READABLE}");
+    let spy = format!("grep -rls {SECRET} /run /tmp/holo* /var/lib; {READABLE}");
     let spy = format!("[[exec]]\nname = \"spy\"\nshell = true\ncommand = '''{spy}'''\nuser = \"nobody\"\n");
     system.script("/usr/share/holo/files/10-ours/srv/private/overlay.holoscript", "#!/bin/sh\nsed s/before/after/\n");
     system
@@ -70,7 +70,7 @@ fn apply(system: &Overlay) {
 
 /// Asserts that there are copies of private files, and that the user nobody cannot read any of them.
 fn is_private(system: &Overlay) {
-    let search = format!("grep -rls {SECRET} /run /tmp /var/lib | sort");
+    let search = format!("grep -rls {SECRET} /run /tmp/holo* /var/lib | sort");
     let copies = system.must(&search).to_string();
     for copy in ["files/base/srv/private/overlay", "files/provisioned/srv/private/overlay", "archives/"] {
         assert!(copies.contains(copy), "{copy}: {copies}");
