@@ -256,6 +256,10 @@ fn mounts() {
         )
     });
     machine.must("systemctl start holo-apply.service && mountpoint /srv/applied && umount /srv/kept");
+    // A check runs the guards with its own restrictions.
+    let check = "systemctl start holo-check.service && journalctl --no-pager -o cat -u holo-check";
+    let seen = machine.must(check);
+    assert!(seen.contains_str("exec:kept") && !seen.contains_str("exec:applied"), "{seen}");
     machine.must("systemctl start holo-agent.service");
     until(&machine, "mountpoint --quiet /srv/kept");
 }
