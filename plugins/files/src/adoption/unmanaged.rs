@@ -1,6 +1,6 @@
 //! Adopts an unmanaged file as a resource file, a patch of the package's version, or a definition.
 
-use crate::overlay::adopt::{LOCAL, has_waiting_version, patch, resource_mode, write};
+use crate::overlay::adopt::{LOCAL, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use bstr::ByteSlice;
 use holo_change::acl::{Tag, letters};
@@ -77,6 +77,7 @@ fn describe(
         return Ok(Adopted::Failed);
     }
     let content = fs::read(shown)?;
+    let resource_mode = resource_mode(path, mode, host);
     let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
     if packaged.is_some() && !acl.is_empty() {
         output.warning(format!("{} is adopted without its ACL, which a file of a package cannot declare", adoption.id));
@@ -91,7 +92,7 @@ fn describe(
         }
         let below = [LOCAL.as_bytes(), path.as_os_str().as_bytes(), PATCH_SUFFIX].concat();
         let to = adoption.directory.join(below.to_path_lossy());
-        write(&to, &patch(path, &original, &content), resource_mode(mode)).map_err(|error| error.error)?;
+        write(&to, &patch(path, &original, &content), resource_mode).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
     // The package installs its file with mode and owner. A file without a package does not exist on other machines, where an overlay would
@@ -101,18 +102,18 @@ fn describe(
     let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
     if is_brought && !is_odd {
         let to = adoption.directory.join(LOCAL).join(path.strip_prefix("/").unwrap_or(path));
-        write(&to, &content, resource_mode(mode)).map_err(|error| error.error)?;
+        write(&to, &content, resource_mode).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
     if content.is_empty() {
         definition.push_str("content = \"\"\n");
     } else {
         let source = source_name(name);
-        write(&adoption.directory.join(&source), &content, resource_mode(mode)).map_err(|error| error.error)?;
+        write(&adoption.directory.join(&source), &content, resource_mode).map_err(|error| error.error)?;
         let _ = writeln!(definition, "source = {}", quoted(&source));
     }
     let _ = writeln!(definition, "mode = \"{mode:04o}\"");
-    if resource_mode(mode) == 0o600 {
+    if resource_mode == PRIVATE_MODE {
         definition.push_str("sensitive = true\n");
     }
     push_owner(&mut definition, metadata, host);

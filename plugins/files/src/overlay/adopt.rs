@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const LOCAL: &str = "90-local";
 /// The permission bits of others.
 const OTHERS: u32 = 0o007;
+const ENTERED_BY_OTHERS: u32 = 0o001;
+/// The mode of resource files that only root can read.
+pub(crate) const PRIVATE_MODE: u32 = 0o600;
 const LABELS: Labels<'static> = Labels { one: "the file as it is", base: "as it was", other: "the resource files" };
 
 /// Why a target cannot be adopted.
@@ -96,7 +99,7 @@ impl Target<'_> {
     }
 
     fn resource_mode(&self, current: &Image) -> u32 {
-        resource_mode(if self.entity.is_sensitive() { 0 } else { current.mode })
+        resource_mode(&self.entity.path, if self.entity.is_sensitive() { 0 } else { current.mode }, self.host)
     }
 
     /// Returns true if a resource file is in the administrator's directory.
@@ -229,8 +232,13 @@ pub(crate) fn patch(path: &Path, from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the mode of a resource file from that of the target: what others cannot read must not be readable there either.
-pub(crate) fn resource_mode(mode: u32) -> u32 {
-    if mode & OTHERS == 0 { 0o600 } else { 0o644 }
+pub(crate) fn resource_mode(path: &Path, mode: u32, host: &Host) -> u32 {
+    // The resource file is in directories that others can enter.
+    let is_open = |folder: &Path| {
+        folder.parent().is_none()
+            || host.below_root(folder).metadata().is_ok_and(|found| found.permissions().mode() & ENTERED_BY_OTHERS != 0)
+    };
+    if mode & OTHERS != 0 && path.ancestors().skip(1).all(is_open) { 0o644 } else { PRIVATE_MODE }
 }
 
 /// Writes a file and creates its parent directories.

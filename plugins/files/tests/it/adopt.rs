@@ -11,7 +11,38 @@ const PATCH: &str = "etc/holo/resources/files/90-local/etc/web.conf.holopatch";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Program("dpkg-deb"), Need::Program("md5sum")];
-    vec![trial_of("an edit of a package's file is a patch of the original, which is the base", &needs, patched)]
+    vec![
+        trial_of("an edit of a package's file is a patch of the original, which is the base", &needs, patched),
+        trial_of("a file that others cannot reach is adopted as a private one", &[], private),
+    ]
+}
+
+fn private() {
+    const STATUS: &str =
+        "Package: web\nStatus: install ok installed\nVersion: 1\nConffiles:\n /etc/closed/web.conf 0\n";
+    let root = ScratchRoot::new()
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("var/lib/dpkg/status", STATUS)
+        .file("var/lib/dpkg/info/web.list", "/.\n/etc\n/etc/closed\n/etc/closed/web.conf\n")
+        .file("etc/closed/web.conf", "private\n")
+        .file("etc/closed/below/own.conf", "private\n")
+        .mode("etc/closed", 0o750)
+        .file("etc/open/own.conf", "public\n")
+        .file("etc/open/secret.conf", "private\n")
+        .mode("etc/open/secret.conf", 0o640);
+    let paths = ["etc/closed/web.conf", "etc/closed/below/own.conf", "etc/open/own.conf", "etc/open/secret.conf"];
+    for path in paths {
+        let run = root.holo(&["adopt", root.join(path).to_str().unwrap()]);
+        assert!(run.success(), "{run}");
+    }
+    let list = root.run("find", &[root.join("etc/holo").to_str().unwrap(), "-type", "f", "-printf", "%m %P\n"]).stdout;
+    let mut list: Vec<&str> = list.to_str().unwrap().lines().collect();
+    list.sort_unstable();
+    let definitions: Vec<&str> = list.iter().copied().filter(|line| line.ends_with(".toml")).collect();
+    let private = list.iter().filter(|line| line.starts_with("600 ")).count();
+    assert_eq!((definitions.len(), private, list.len()), (1, 3, 5), "{list:?}");
+    assert_eq!(root.holo(&["check"]).status, Some(0));
 }
 
 fn patched() {
