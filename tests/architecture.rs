@@ -1,5 +1,5 @@
 //! The direction of data: sibling modules do not import each other in a circle, and only the reporter writes to the
-//! streams. ARCHITECTURE.md is correct: the files that it names exist, and are those that a change has to touch.
+//! streams, where no control character of a file or a program reaches a terminal. ARCHITECTURE.md is correct: the files that it names exist, and are those that a change has to touch.
 //!
 //! Each child of a module stands for everything below it. A module and its parent may name each other's items; a module
 //! and its sibling may not, even indirectly.
@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
@@ -259,7 +260,8 @@ fn a_circle_is_found_through_re_exports_and_inner_modules() {
     assert_eq!(circles(), BTreeSet::from([": a b".to_owned()]));
 }
 
-/// Finds code that bypasses the reporter: uses of its console, the streams of the process, and macros that print.
+/// Finds code that bypasses the reporter: uses of its console, the streams of the process, macros that print, and clap's
+/// `print`.
 #[derive(Default)]
 struct Printing {
     found: BTreeSet<String>,
@@ -294,7 +296,17 @@ impl<'ast> Visit<'ast> for Printing {
         {
             self.found.insert(segments.join("::"));
         }
+        if let [.., "streams", _] = segments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            self.found.insert(segments.join("::"));
+        }
         visit::visit_path(self, path);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        if call.method == "print" && call.args.is_empty() {
+            self.found.insert(".print()".to_owned());
+        }
+        visit::visit_expr_method_call(self, call);
     }
 
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
@@ -302,6 +314,9 @@ impl<'ast> Visit<'ast> for Printing {
         if ["print", "println", "eprint", "eprintln", "dbg"].contains(&&*name) {
             self.found.insert(format!("{name}!"));
         }
+        // The arguments of most macros are expressions.
+        let arguments = called.parse_body_with(Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated);
+        arguments.iter().flatten().for_each(|argument| self.visit_expr(argument));
         visit::visit_macro(self, called);
     }
 }
@@ -395,15 +410,47 @@ fn only_the_reporter_writes_to_the_streams() {
     assert_eq!(others.iter().filter_map(past_the_reporter).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
+/// The files that use the streams of the process directly.
+const STREAM_USERS: [&str; 6] = [
+    "crates/holo-process/src/streams.rs",
+    "src/report/console.rs",
+    // An editor needs the terminal itself.
+    "secret/src/edit.rs",
+    // The standard output of this process is the lock.
+    "crates/holo-process/src/groups.rs",
+    // Not part of any program that is installed.
+    "crates/holo-testing/src/overlay.rs",
+    "crates/holo-testing/src/require.rs",
+];
+
+#[test]
+fn no_program_writes_to_a_terminal_without_making_control_characters_visible() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut users = BTreeSet::new();
+    for root in crates().values() {
+        for file in source_files(root.parent().unwrap()) {
+            let is_source = file.extension().is_some_and(|end| end == "rs") && !file.ends_with("tests.rs");
+            let found = if is_source { printing(&fs::read_to_string(&file).unwrap()) } else { BTreeSet::new() };
+            let is_direct = |name: &String| ["io::", "use ", "!", ".print()"].iter().any(|part| name.contains(part));
+            if found.iter().any(is_direct) {
+                users.insert(file.strip_prefix(repository).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert_eq!(users, STREAM_USERS.map(ToOwned::to_owned).into());
+}
+
 #[test]
 fn what_is_shown_past_the_reporter_is_found() {
     let found = |source: &str| printing(source).into_iter().collect::<Vec<_>>();
     assert_eq!(found("fn f(console: &mut crate::report::Console) {}"), ["Console"]);
     assert_eq!(found("use std::io::{self, stdout}; fn f() { io::stderr().lock(); }"), ["io::stderr", "use stdout"]);
+    assert_eq!(found("fn f() { writeln!(io::stderr(), \"{x}\"); }"), ["io::stderr"]);
     assert_eq!(
         found("fn f(to: std::io::Stdout) { println!(); std::eprint!(); }"),
         ["eprint!", "println!", "std::io::Stdout"]
     );
+    assert_eq!(found("fn f() { streams::write(to, bytes); usage.print(); }"), [".print()", "streams::write"]);
     assert_eq!(found("fn f(heard: Heard) { heard.stdout; Stream::Stdout; command.stderr(x); }"), [""; 0]);
     assert_eq!(found("#[cfg(test)] mod tests { fn f() { println!(); } }"), [""; 0]);
 }

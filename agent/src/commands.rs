@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::service::{Level, say};
 use crate::spool::Spool;
 use clap::{Args, Parser, Subcommand};
+use holo_process::{Stream, streams};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -16,7 +17,7 @@ use rustix::time::{
 use serde::Serialize;
 use std::error::Error;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -110,7 +111,7 @@ fn check_config(paths: &Paths, arguments: &CheckConfig) -> Outcome {
 
 /// Prints a text. A closed pipe is not an error.
 fn print(text: impl Display) -> io::Result<()> {
-    match write!(io::stdout(), "{text}") {
+    match streams::write(Stream::Stdout, text.to_string().as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }

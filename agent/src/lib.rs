@@ -21,8 +21,8 @@ mod service;
 pub mod spool;
 
 use clap::Parser;
+use holo_process::{Stream, streams};
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs the command line and returns the exit code.
@@ -31,8 +31,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match commands::Cli::try_parse_from(arguments) {
         Ok(cli) => commands::run(&cli),
         Err(usage) => {
-            let _ = usage.print();
-            let _ = std::io::stdout().flush();
+            let stream = if usage.use_stderr() { Stream::Stderr } else { Stream::Stdout };
+            let _ = streams::write(stream, usage.to_string().as_bytes());
             ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
         }
     }

@@ -1,8 +1,8 @@
 //! Notifications for systemd, if it has started the agent, and log messages for the journal.
 
+use holo_process::streams;
 use sd_notify::NotifyState;
 use std::fmt::Display;
-use std::io::{self, Write};
 use std::time::Duration;
 
 /// Notifies systemd. Does nothing if systemd has not started the agent.
@@ -61,6 +61,5 @@ pub(crate) fn say(level: Level, text: impl Display) {
         Level::Info => "<6>",
     };
     let text = text.to_string().replace('\n', "; ");
-    // Stderr may be closed.
-    let _ = writeln!(io::stderr(), "{mark}{text}");
+    streams::complain(format_args!("{mark}{text}"));
 }

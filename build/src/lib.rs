@@ -26,11 +26,12 @@ pub use package::Package;
 
 use clap::Parser;
 use holo_process::words::reason;
+use holo_process::{Stream, streams};
 use output::Destination;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,7 +63,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(usage) => {
-            let _ = usage.print();
+            let stream = if usage.use_stderr() { Stream::Stderr } else { Stream::Stdout };
+            let _ = streams::write(stream, usage.to_string().as_bytes());
             return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(FAILED));
         }
     };
@@ -130,7 +132,7 @@ fn time() -> Result<u32, Failure> {
 }
 
 fn print(line: &str) -> Result<ExitCode, Failure> {
-    let written = writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush());
+    let written = streams::write(Stream::Stdout, format!("{line}\n").as_bytes());
     written.map_err(|source| BuildError::Io { path: "standard output".into(), source })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -139,9 +141,8 @@ fn report(findings: &[Finding]) {
     findings.iter().for_each(|finding| show(if finding.is_error { "!!" } else { ">>" }, finding));
 }
 
-/// Prints a message. There is no way to report that this fails.
 fn show(mark: &str, message: &dyn Display) {
-    let _ = writeln!(io::stderr(), "{mark} {message}");
+    streams::complain(format_args!("{mark} {message}"));
 }
 
 /// Builds a package from a description

@@ -4,6 +4,7 @@ use crate::format::Format;
 use crate::package::Package;
 use crate::sign::{SignError, sign};
 use crate::{debian, pacman, rpm};
+use holo_process::streams;
 use holo_process::words::reason;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -100,8 +101,9 @@ impl Package {
                 let failed = |source| BuildError::Io { path: "standard output".into(), source };
                 let mut file = tempfile::tempfile().map_err(failed)?;
                 self.write(sign_key, &mut BufWriter::new(&mut file))?;
-                file.rewind().and_then(|()| io::copy(&mut file, &mut io::stdout())).map_err(failed)?;
-                io::stdout().flush().map_err(failed)
+                let mut stdout = streams::stdout();
+                file.rewind().and_then(|()| io::copy(&mut file, &mut stdout)).map_err(failed)?;
+                stdout.flush().map_err(failed)
             }
             Destination::File(path) => self.save_file(path, is_forced, sign_key),
         }

@@ -11,10 +11,11 @@ mod keys;
 mod recipients;
 
 use clap::{Args, Parser, Subcommand};
+use holo_process::{Stream, streams};
 use keys::Keys;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,14 +30,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(usage) => {
-            let _ = usage.print();
+            let stream = if usage.use_stderr() { Stream::Stderr } else { Stream::Stdout };
+            let _ = streams::write(stream, usage.to_string().as_bytes());
             return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
         }
     };
-    match answer(&cli).and_then(|bytes| io::stdout().write_all(&bytes).map_err(|error| words("output", &error))) {
+    let print = |bytes: Vec<u8>| streams::write(Stream::Stdout, &bytes).map_err(|error| words("output", &error));
+    match answer(&cli).and_then(print) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "!! {error}");
+            streams::complain(format_args!("!! {error}"));
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,11 @@
 //! The user's two output streams: paragraphs that both share, and colours on terminals.
+//!
+//! On a terminal, all bytes are shown as [visible](holo_process::streams) text, as most of them come from files and
+//! programs. Colours are therefore never part of the bytes, but separate pieces of a [`Styled`] text.
 
 use super::remark::Severity;
-use bstr::{BStr, BString, ByteSlice};
+use bstr::ByteSlice;
+use holo_process::streams::{self, Visible};
 use holo_protocol::Level;
 use holo_protocol::session::Stream;
 use rustix::fs::{FileType, fstat};
@@ -37,7 +41,57 @@ pub(super) struct Console {
 /// An output stream, and its first error.
 struct Output {
     writer: Box<dyn Write>,
+    /// `None` if the stream is no terminal.
+    visible: Option<Visible>,
     failure: Option<io::Error>,
+}
+
+/// A text of which parts are styled.
+#[derive(Default)]
+pub(super) struct Styled(Vec<Piece>);
+
+enum Piece {
+    Bytes(Vec<u8>),
+    /// The style of the bytes that follow.
+    Style(Style),
+}
+
+/// The escape sequence of a style.
+#[derive(Clone, Copy)]
+struct Style(&'static str);
+
+impl Styled {
+    /// Returns a text in bold.
+    pub(super) fn bold(text: &[u8]) -> Styled {
+        Styled::new(BOLD, text)
+    }
+
+    /// Returns a text in the colour of a level.
+    pub(super) fn level(level: Level, text: &str) -> Styled {
+        let colour = match level {
+            Level::Ok => OK,
+            Level::Warning => WARNING,
+            Level::Error => ERROR,
+        };
+        Styled::new(colour, text.as_bytes())
+    }
+
+    fn new(style: Style, text: &[u8]) -> Styled {
+        Styled(vec![Piece::Style(style), Piece::Bytes(text.to_owned()), Piece::Style(RESET)])
+    }
+
+    /// Appends bytes.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        match self.0.last_mut() {
+            Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
+            _ => self.0.push(Piece::Bytes(bytes.to_owned())),
+        }
+    }
+
+    /// Appends a styled text.
+    pub(super) fn append(&mut self, mut text: Styled) {
+        self.0.append(&mut text.0);
+    }
 }
 
 impl Console {
@@ -54,14 +108,21 @@ impl Console {
     }
 
     fn for_process(colours: bool) -> Console {
-        Console::new(Box::new(io::stdout().lock()), Box::new(io::stderr().lock()), colours)
+        let (stdout, stderr) = (io::stdout().lock(), io::stderr().lock());
+        let terminals = [stdout.is_terminal(), stderr.is_terminal()];
+        Console::new(Box::new(stdout), Box::new(stderr), terminals, colours)
     }
 
-    /// Returns a console on any two streams.
-    pub(super) fn new(stdout: Box<dyn Write>, stderr: Box<dyn Write>, colours: bool) -> Console {
+    /// Returns a console on any two streams, of which each may be a terminal.
+    fn new(stdout: Box<dyn Write>, stderr: Box<dyn Write>, terminals: [bool; 2], colours: bool) -> Console {
+        let output = |writer, is_terminal: bool| {
+            let visible = is_terminal.then(Visible::default);
+            Output { writer, visible, failure: None }
+        };
+        let [stdout_is_terminal, stderr_is_terminal] = terminals;
         Console {
-            stdout: Output { writer: stdout, failure: None },
-            stderr: Output { writer: stderr, failure: None },
+            stdout: output(stdout, stdout_is_terminal),
+            stderr: output(stderr, stderr_is_terminal),
             colours,
             gathered: Vec::new(),
             is_held: false,
@@ -82,7 +143,7 @@ impl Console {
     pub(super) fn status(&mut self, text: &str) {
         self.write_gathered();
         // A line that is longer than the terminal is wide could not be erased.
-        let text: String = text.chars().filter(|letter| !letter.is_control()).take(STATUS_WIDTH).collect();
+        let text: String = streams::visible(&text.replace('\n', " ")).chars().take(STATUS_WIDTH).collect();
         self.stderr.write_at_once(&[ERASE_LINE, text.as_bytes()].concat());
         self.shows_status = true;
     }
@@ -99,60 +160,38 @@ impl Console {
             Severity::Error => ERROR,
             Severity::Warning => WARNING,
         };
-        let line = [severity.mark().as_bytes(), text].concat();
-        let line = self.styled(colour, line.as_bstr());
+        let mut line = Styled::new(colour, &[severity.mark().as_bytes(), text].concat());
+        line.push(b"\n");
         self.finish_stderr_line();
-        self.show(Stream::Stderr, &line);
-        self.show(Stream::Stderr, b"\n");
-    }
-
-    /// Returns the text in bold, if there are colours.
-    pub(super) fn bold(&self, text: &BStr) -> BString {
-        self.styled(BOLD, text)
-    }
-
-    /// Returns the text in the colour of a level, if there are colours.
-    pub(super) fn level(&self, level: Level, text: &str) -> BString {
-        let colour = match level {
-            Level::Ok => OK,
-            Level::Warning => WARNING,
-            Level::Error => ERROR,
-        };
-        self.styled(colour, text.into())
-    }
-
-    fn styled(&self, colour: &str, text: &BStr) -> BString {
-        if self.colours { coloured(colour, text) } else { text.to_owned() }
+        self.show_styled(Stream::Stderr, &line);
     }
 
     /// Shows output under the paragraph rules; marked lines on stderr are coloured.
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Stderr && self.colours {
             let coloured = self.stderr_line.colour(bytes);
-            self.show(stream, &coloured);
+            self.show_styled(stream, &coloured);
         } else {
             self.show(stream, bytes);
         }
     }
 
+    /// Shows a styled text on stdout under the paragraph rules.
+    pub(super) fn write_styled(&mut self, text: &Styled) {
+        self.show_styled(Stream::Stdout, text);
+    }
+
     /// Shows an indented diff under the paragraph rules.
     pub(super) fn indented_diff(&mut self, diff: &[u8]) {
         for line in diff.lines_with_terminator() {
-            let line = [b"    ", self.diff_line(line).as_bytes()].concat();
-            self.show(Stream::Stdout, &line);
+            self.show(Stream::Stdout, b"    ");
+            self.show_styled(Stream::Stdout, &diff_line(line));
         }
     }
 
     /// Writes a diff outside of the paragraph rules.
     pub(super) fn raw_diff(&mut self, diff: &[u8]) {
-        for line in diff.lines_with_terminator() {
-            let line = self.diff_line(line);
-            self.raw(Stream::Stdout, &line);
-        }
-    }
-
-    fn diff_line(&self, line: &[u8]) -> BString {
-        if self.colours { diff_line(line) } else { line.into() }
+        diff.lines_with_terminator().for_each(|line| self.raw_styled(&diff_line(line)));
     }
 
     /// Ends the paragraph with an empty line, if there has been any output.
@@ -169,31 +208,78 @@ impl Console {
     /// Writes the buffered part of an unfinished line on stderr.
     fn finish_stderr_line(&mut self) {
         let rest = self.stderr_line.finish();
-        if !rest.is_empty() {
-            self.show(Stream::Stderr, &rest);
-        }
+        self.show_styled(Stream::Stderr, &rest);
     }
 
     fn show(&mut self, stream: Stream, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        if !self.anything_shown {
-            self.anything_shown = true;
-            self.raw(Stream::Stdout, b"\n");
-        }
+        self.begin();
         let newlines = bytes.iter().rev().take_while(|&&byte| byte == b'\n').count();
         self.trailing_newlines = if newlines == bytes.len() { self.trailing_newlines + newlines } else { newlines };
         self.raw(stream, bytes);
     }
 
+    fn show_styled(&mut self, stream: Stream, text: &Styled) {
+        for piece in &text.0 {
+            match piece {
+                Piece::Bytes(bytes) => self.show(stream, bytes),
+                Piece::Style(style) => {
+                    self.begin();
+                    self.set_style(stream, *style);
+                }
+            }
+        }
+    }
+
+    /// Writes the newline that precedes the first output of the run.
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.anything_shown, true) {
+            self.raw(Stream::Stdout, b"\n");
+        }
+    }
+
+    /// Writes a styled text on stdout outside of the paragraph rules.
+    pub(super) fn raw_styled(&mut self, text: &Styled) {
+        for piece in &text.0 {
+            match piece {
+                Piece::Bytes(bytes) => self.raw(Stream::Stdout, bytes),
+                Piece::Style(style) => self.set_style(Stream::Stdout, *style),
+            }
+        }
+    }
+
     /// Writes outside of the paragraph rules.
     pub(super) fn raw(&mut self, stream: Stream, bytes: &[u8]) {
-        if stream != self.gathered_for || self.gathered.len() + bytes.len() > BUFFER_SIZE {
+        self.gather_for(stream, bytes.len());
+        let output = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
+        match &mut output.visible {
+            Some(visible) => visible.push(bytes, &mut self.gathered),
+            None => self.gathered.extend_from_slice(bytes),
+        }
+    }
+
+    fn set_style(&mut self, stream: Stream, style: Style) {
+        if self.colours {
+            self.complete(stream);
+            self.gathered.extend_from_slice(style.0.as_bytes());
+        }
+    }
+
+    /// Writes the rest of a character that has remained incomplete.
+    fn complete(&mut self, stream: Stream) {
+        self.gather_for(stream, 0);
+        let output = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
+        output.visible.iter_mut().for_each(|visible| visible.finish(&mut self.gathered));
+    }
+
+    /// Prepares the buffer for bytes on this stream.
+    fn gather_for(&mut self, stream: Stream, length: usize) {
+        if stream != self.gathered_for || self.gathered.len() + length > BUFFER_SIZE {
             self.write_gathered();
             self.gathered_for = stream;
         }
-        self.gathered.extend_from_slice(bytes);
     }
 
     /// Suspends or resumes flushing, so that output that arrives together is written at once.
@@ -233,6 +319,8 @@ impl Console {
     /// If writing to stdout failed, other than because its reader is gone.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.finish_stderr_line();
+        self.complete(Stream::Stdout);
+        self.complete(Stream::Stderr);
         self.write_gathered();
         self.erase_status();
         let gone = self.reader_is_gone();
@@ -280,19 +368,19 @@ pub fn output_pipe() -> Option<OwnedFd> {
     if is_pipe { stdout.as_fd().try_clone_to_owned().ok() } else { None }
 }
 
-pub(super) const BOLD: &str = "\x1b[1m";
-const ERROR: &str = "\x1b[1;31m";
-const WARNING: &str = "\x1b[1;33m";
-const OK: &str = "\x1b[32m";
-const HUNK: &str = "\x1b[36m";
-const REMOVED: &str = "\x1b[31m";
-const ADDED: &str = "\x1b[32m";
-const RESET: &str = "\x1b[0m";
+const BOLD: Style = Style("\x1b[1m");
+const ERROR: Style = Style("\x1b[1;31m");
+const WARNING: Style = Style("\x1b[1;33m");
+const OK: Style = Style("\x1b[32m");
+const HUNK: Style = Style("\x1b[36m");
+const REMOVED: Style = Style("\x1b[31m");
+const ADDED: Style = Style("\x1b[32m");
+const RESET: Style = Style("\x1b[0m");
 
 /// The prefixes and colours of lines on a plugin's stderr.
-const MARKS: [(&[u8], &str); 2] = [(b"!! ", ERROR), (b">> ", WARNING)];
+const MARKS: [(&[u8], Style); 2] = [(b"!! ", ERROR), (b">> ", WARNING)];
 /// The prefixes and colours of lines of a diff; the first match applies.
-const DIFF_MARKS: [(&[u8], &str); 8] = [
+const DIFF_MARKS: [(&[u8], Style); 8] = [
     (b"diff ", BOLD),
     (b"new ", BOLD),
     (b"deleted ", BOLD),
@@ -303,18 +391,17 @@ const DIFF_MARKS: [(&[u8], &str); 8] = [
     (b"+", ADDED),
 ];
 
-/// Returns the text in a colour.
-fn coloured(colour: &str, text: &BStr) -> BString {
-    [colour.as_bytes(), text, RESET.as_bytes()].concat().into()
-}
-
 /// Returns a line of a diff in its colour.
-fn diff_line(line: &[u8]) -> BString {
+fn diff_line(line: &[u8]) -> Styled {
     let (text, newline) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
-    match DIFF_MARKS.iter().find(|(mark, _)| text.starts_with(mark)) {
-        Some((_, colour)) => [&coloured(colour, text.as_bstr())[..], newline].concat().into(),
-        None => line.into(),
+    let style = DIFF_MARKS.iter().find(|(mark, _)| text.starts_with(mark)).map(|(_, style)| *style);
+    let mut line = Styled::default();
+    match style {
+        Some(style) => line.append(Styled::new(style, text)),
+        None => line.push(text),
     }
+    line.push(newline);
+    line
 }
 
 /// The beginning of a line on stderr: its first three bytes determine its colour.
@@ -327,14 +414,14 @@ struct LineStart {
 
 impl LineStart {
     /// Colours the lines that begin with a mark. An unfinished beginning that may become a mark is held back.
-    fn colour(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut coloured = Vec::with_capacity(bytes.len());
+    fn colour(&mut self, bytes: &[u8]) -> Styled {
+        let mut coloured = Styled::default();
         for &byte in bytes {
             if byte == b'\n' {
-                coloured.append(&mut self.finish());
-                coloured.push(b'\n');
+                coloured.append(self.finish());
+                coloured.push(b"\n");
             } else if self.inside {
-                coloured.push(byte);
+                coloured.push(&[byte]);
             } else {
                 self.held.push(byte);
                 self.decide(&mut coloured);
@@ -343,24 +430,27 @@ impl LineStart {
         coloured
     }
 
-    fn decide(&mut self, coloured: &mut Vec<u8>) {
+    fn decide(&mut self, coloured: &mut Styled) {
         let colour = MARKS.iter().find(|(mark, _)| *mark == self.held).map(|(_, colour)| colour);
         if let Some(colour) = colour {
-            coloured.extend_from_slice(colour.as_bytes());
+            coloured.0.push(Piece::Style(*colour));
             self.coloured = true;
         } else if MARKS.iter().any(|(mark, _)| mark.starts_with(&self.held)) {
             return;
         }
         self.inside = true;
-        coloured.append(&mut self.held);
+        coloured.push(&std::mem::take(&mut self.held));
     }
 
     /// Ends the line. Returns the bytes that were held back, and the end of the colour.
-    fn finish(&mut self) -> Vec<u8> {
+    fn finish(&mut self) -> Styled {
         let line = std::mem::take(self);
-        let mut rest = line.held;
+        let mut rest = Styled::default();
+        if !line.held.is_empty() {
+            rest.push(&line.held);
+        }
         if line.coloured {
-            rest.extend_from_slice(RESET.as_bytes());
+            rest.0.push(Piece::Style(RESET));
         }
         rest
     }

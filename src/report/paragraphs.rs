@@ -1,7 +1,7 @@
 //! Shows version 3's output: one paragraph per entity, and the findings of `holo doctor`.
 
 use super::Consumer;
-use super::console::Console;
+use super::console::{Console, Styled};
 use super::event::{Adopted, BlamedLine, End, Event, Finding, Form, Noticed};
 use super::remark::{self, Remark, RemarkKind, Severity};
 use super::table::{Description, Table};
@@ -45,8 +45,7 @@ impl Paragraphs {
 
     fn show_prologue(&mut self, console: &mut Console) {
         if let Some(entity) = self.prologue.take() {
-            let report = apply_report(console, &entity.report());
-            console.write(Stream::Stdout, &report);
+            console.write_styled(&apply_report(&entity.report()));
             console.end_paragraph();
         }
     }
@@ -135,8 +134,13 @@ impl Paragraphs {
     fn table(&self, table: &Table<'_>, console: &mut Console) {
         if self.reader.sees_all {
             for (index, line) in table.for_people().iter().enumerate().filter(|_| !table.rows.is_empty()) {
-                let line = if index == 0 { console.bold(line.as_str().into()) } else { line.as_str().into() };
-                console.raw(Stream::Stdout, &[&line[..], b"\n"].concat());
+                let mut text = Styled::default();
+                match index {
+                    0 => text.append(Styled::bold(line.as_bytes())),
+                    _ => text.push(line.as_bytes()),
+                }
+                text.push(b"\n");
+                console.raw_styled(&text);
             }
         } else {
             table.for_scripts().for_each(|line| console.raw(Stream::Stdout, format!("{line}\n").as_bytes()));
@@ -244,10 +248,13 @@ impl Consumer for Paragraphs {
 }
 
 /// Returns the heading of an entity's output: `VERB ID (reason)`, then its information with keys as wide as the verb.
-fn apply_report(console: &Console, report: &EntityReport) -> BString {
+fn apply_report(report: &EntityReport) -> Styled {
     let verb = &report.action.verb;
-    let mut text = BString::from([&verb[..], b" ", &console.bold(report.id.as_ref())].concat());
-    push_reason_and_information(&mut text, report, verb.len());
+    let mut text = Styled::default();
+    text.push(verb);
+    text.push(b" ");
+    text.append(Styled::bold(&report.id));
+    text.push(&reason_and_information(report, verb.len()));
     text
 }
 
@@ -256,9 +263,9 @@ fn listed(entity: &Entity, form: Form, console: &mut Console) {
     match form {
         Form::Paragraph => {
             let report = &entity.report();
-            let mut text = console.bold(report.id.as_ref());
-            push_reason_and_information(&mut text, report, SCAN_KEY_WIDTH);
-            console.write(Stream::Stdout, &text);
+            let mut text = Styled::bold(&report.id);
+            text.push(&reason_and_information(report, SCAN_KEY_WIDTH));
+            console.write_styled(&text);
             console.end_paragraph();
         }
         Form::Porcelain => {
@@ -280,9 +287,7 @@ fn show_blamed(lines: &[BlamedLine], sees_all: bool, console: &mut Console) {
         let number = index + 1;
         let line = if sees_all {
             let blanks = " ".repeat(width - origin.chars().count());
-            let is_harmless = |letter: char| !letter.is_control() || letter == '\t';
-            let text: String = text.to_str_lossy().chars().filter(|&letter| is_harmless(letter)).collect();
-            format!("{origin}{blanks}  {number:>digits$}  {text}").into_bytes()
+            [&origin[..], format!("{blanks}  {number:>digits$}  ").as_bytes(), text].concat()
         } else {
             [&origin[..], format!("\t{number}\t").as_bytes(), text].concat()
         };
@@ -299,26 +304,28 @@ fn show_adopted(adopted: &Adopted, console: &mut Console) {
     adopted.group.iter().for_each(|group| report.inform("group", group.clone()));
     adopted.written.iter().for_each(|file| report.inform(write, path(file)));
     adopted.removed.iter().for_each(|file| report.inform(remove, path(file)));
-    let mut text = console.bold(report.id.as_ref());
-    push_reason_and_information(&mut text, &report, SCAN_KEY_WIDTH);
-    console.write(Stream::Stdout, &text);
+    let mut text = Styled::bold(&report.id);
+    text.push(&reason_and_information(&report, SCAN_KEY_WIDTH));
+    console.write_styled(&text);
     console.end_paragraph();
 }
 
 /// Shows a description in the form of a scan.
 fn description(described: &Description<'_>, to_people: bool, console: &mut Console) {
     console.end_paragraph();
-    let mut text = console.bold(described.heading.into());
-    text.push(b'\n');
+    let mut text = Styled::bold(described.heading.as_bytes());
+    text.push(b"\n");
     for (key, value) in described.lines {
         let value = if to_people { value.for_people() } else { value.for_scripts() };
-        text.push_str(format!("{key:>SCAN_KEY_WIDTH$} {value}\n"));
+        text.push(format!("{key:>SCAN_KEY_WIDTH$} {value}\n").as_bytes());
     }
-    console.write(Stream::Stdout, &text);
+    console.write_styled(&text);
     console.end_paragraph();
 }
 
-fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_width: usize) {
+/// Returns the rest of the heading line, and the lines below it.
+fn reason_and_information(report: &EntityReport, key_width: usize) -> Vec<u8> {
+    let mut text = Vec::new();
     if let Action { reason: Some(reason), .. } = &report.action {
         [&b" ("[..], reason, b")"].iter().for_each(|part| text.push_str(part));
     }
@@ -328,6 +335,7 @@ fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_wi
         text.extend(std::iter::repeat_n(b' ', blanks));
         [&key[..], b" ", value, b"\n"].iter().for_each(|part| text.push_str(part));
     }
+    text
 }
 
 /// The widths of the first two columns.
@@ -337,9 +345,11 @@ const CHECK_WIDTH: usize = 13;
 /// Shows a finding: level, check and title in columns, and the remedy below the title.
 pub(super) fn show(finding: &Finding, console: &mut Console) {
     let level = finding.level();
-    let word = console.level(level, &format!("{:<LEVEL_WIDTH$}", level.word()));
-    let check = format!("  {:<CHECK_WIDTH$}  ", finding.check);
-    console.raw(Stream::Stdout, &[&word[..], check.as_bytes(), finding.title(), b"\n"].concat());
+    let mut line = Styled::level(level, &format!("{:<LEVEL_WIDTH$}", level.word()));
+    line.push(format!("  {:<CHECK_WIDTH$}  ", finding.check).as_bytes());
+    line.push(finding.title());
+    line.push(b"\n");
+    console.raw_styled(&line);
     if let Some(remedy) = finding.remedy() {
         let indent = " ".repeat(LEVEL_WIDTH + CHECK_WIDTH + 4);
         console.raw(Stream::Stdout, &[indent.as_bytes(), "→ ".as_bytes(), remedy, b"\n"].concat());

@@ -18,6 +18,7 @@ mod from_ansible;
 mod generations;
 mod health;
 mod history;
+mod hostile;
 mod inputs;
 mod journal;
 mod json;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
         ("history", history::trials()),
+        ("hostile", hostile::trials()),
         ("inputs", inputs::trials()),
         ("journal", journal::trials()),
         ("json", json::trials()),

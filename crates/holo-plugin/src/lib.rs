@@ -69,6 +69,7 @@ pub use entity::{Applied, Entity, ForceTo, Job, Mode, SetAnswers, Verdict};
 pub use holo_diff as diff;
 pub use holo_facts as facts;
 pub use holo_index as index;
+pub use holo_process::streams;
 pub use holo_process::words::reason;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Receipt, Written};
 pub use holo_protocol::sent::MAX_VALUE;

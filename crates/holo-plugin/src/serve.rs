@@ -5,7 +5,7 @@ mod server;
 mod set;
 
 use crate::definitions::Hindrance;
-use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Verdict};
+use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Stream, Verdict, streams};
 use answers::{AnswerSink, Answers, Streams, messages};
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment as names;
@@ -41,7 +41,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         return complain(USAGE, 2);
     };
     if command == Command::Info {
-        return match io::stdout().write_all(info::<P>().to_text().as_bytes()) {
+        return match streams::write(Stream::Stdout, info::<P>().to_text().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
@@ -193,8 +193,7 @@ fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    // If stderr is closed too, only the exit code remains.
-    let _ = writeln!(io::stderr(), "!! {text}");
+    streams::complain(format_args!("!! {text}"));
     ExitCode::from(code)
 }
 

@@ -1,9 +1,9 @@
 //! Built-in health checks: a single probe prints one line and returns Nagios's exit status.
 
 use clap::{Parser, Subcommand};
-use holo_process::Program;
+use holo_process::{Program, Stream, streams};
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -55,7 +55,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(usage) => {
-            let _ = usage.print();
+            let stream = if usage.use_stderr() { Stream::Stderr } else { Stream::Stdout };
+            let _ = streams::write(stream, usage.to_string().as_bytes());
             // Clap's 2 would mean critical.
             return if usage.use_stderr() { ExitCode::from(3) } else { ExitCode::SUCCESS };
         }
@@ -69,7 +70,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let Answer { state, text } = answer.unwrap_or_else(|failed| failed);
     // The exit status reports it too.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = streams::write(Stream::Stdout, format!("{text}\n").as_bytes());
     ExitCode::from(state)
 }
 

@@ -5,6 +5,7 @@
 //! guard process, whose standard input is a pipe from us, ends the groups when the pipe is closed.
 
 use crate::invocation::{HOLD, WATCH, ignored_signals, is_served};
+use crate::streams;
 use crate::tree::{group_runs, signal_all_of};
 use crate::watcher::{Told, Watcher, guards_of, listen};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +13,7 @@ use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
@@ -231,8 +232,7 @@ fn end_all_with(signal: Signal) {
     signal_all(&others, signal);
     let mut patience = Duration::ZERO;
     for (name, limit) in groups.leaders.iter().filter_map(|leader| leader.finishes.as_ref()) {
-        // Standard error may be closed.
-        let _ = writeln!(io::stderr(), ">> {name} is completed first, which may take up to {limit:?}");
+        streams::complain(format_args!(">> {name} is completed first, which may take up to {limit:?}"));
         patience = patience.max(*limit);
     }
     groups = wait_for(groups, &others, GRACE);

@@ -34,6 +34,7 @@ mod launcher;
 mod process;
 mod program;
 mod start;
+pub mod streams;
 mod tree;
 mod watcher;
 

@@ -15,10 +15,9 @@ mod scan;
 mod task;
 
 use crate::definition::PythonTable;
-use holo_plugin::Stream;
 use holo_plugin::process::Program;
+use holo_plugin::streams;
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Serves the plugin, or imports a playbook if the first argument is `import`.
@@ -45,15 +44,12 @@ fn main(arguments: &[OsString]) -> ExitCode {
     program.args(["-c", SCRIPT, python::SCRIPT]).arg(plugin).args(arguments).in_our_group();
     let ended = program.run(|stream, bytes| {
         // A closed output is no reason to stop in the middle.
-        let _ = match stream {
-            Stream::Stdout => std::io::stdout().write_all(bytes),
-            Stream::Stderr => std::io::stderr().write_all(bytes),
-        };
+        let _ = streams::write(stream, bytes);
     });
     match ended {
         Ok(ended) => ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).into(),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "!! {error}");
+            streams::complain(format_args!("!! {error}"));
             ExitCode::from(FAILED)
         }
     }

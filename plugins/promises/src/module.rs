@@ -6,11 +6,10 @@ use crate::module_log::{Level, ModuleLog};
 use crate::names::Subject;
 use crate::request::{self, Operation};
 use holo_bridge::{DigestStore, Faults, Interpreter, Invocation, Sensitive};
-use holo_plugin::Host;
 use holo_plugin::process::{Conversation, ConversationError, Status, end_together};
+use holo_plugin::{Host, Stream, streams};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -292,7 +291,7 @@ impl Context {
         let conversations = modules.values().filter_map(|module| lock(module).terminate()).collect();
         let ends = end_together(conversations, END_LIMIT, &mut |_, line| {
             // Stderr may be closed.
-            let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
+            let _ = streams::write(Stream::Stderr, &[line, b"\n"].concat());
         });
         // They have no work left, so their exit statuses are irrelevant.
         drop(ends);

@@ -7,10 +7,9 @@ use crate::definition::{DeclaredProvider, Resource};
 use crate::entity::toml_value;
 use crate::provider::{Note, Provider};
 use crate::ral::in_order;
-use holo_plugin::{Host, Output, Sink, Stream, definitions};
+use holo_plugin::{Host, Output, Sink, Stream, definitions, streams};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,13 +22,12 @@ const USAGE: &str = "usage: holo-ral show [TYPE[::PROVIDER] [NAME]] [--json]";
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let shown = show(arguments);
     let code = match &shown {
-        Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(text) => match streams::write(Stream::Stdout, text.as_bytes()) {
             Ok(()) => 0,
             Err(_) => FAILED,
         },
         Err(error) => {
-            // Stderr may be closed.
-            let _ = writeln!(io::stderr().lock(), "holo-ral: {error}");
+            streams::complain(format_args!("holo-ral: {error}"));
             error.code()
         }
     };
@@ -96,7 +94,7 @@ struct Stderr;
 impl Sink for Stderr {
     fn write(&mut self, _: Stream, bytes: &[u8]) {
         // Stderr may be closed.
-        let _ = io::stderr().lock().write_all(bytes);
+        let _ = streams::write(Stream::Stderr, bytes);
     }
 }
 

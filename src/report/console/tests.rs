@@ -28,9 +28,13 @@ impl Write for Side {
 }
 
 fn shown(colours: bool, actions: impl FnOnce(&mut Console)) -> String {
+    shown_on([false; 2], colours, actions)
+}
+
+fn shown_on(terminals: [bool; 2], colours: bool, actions: impl FnOnce(&mut Console)) -> String {
     let screen = Screen::default();
     let sides = (Box::new(Side(screen.clone(), false)), Box::new(Side(screen.clone(), true)));
-    let mut console = Console::new(sides.0, sides.1, colours);
+    let mut console = Console::new(sides.0, sides.1, terminals, colours);
     actions(&mut console);
     console.finish().unwrap();
     let bytes = screen.0.lock().unwrap().clone();
@@ -92,6 +96,26 @@ fn diffs_are_coloured_by_line() {
 }
 
 #[test]
+fn terminal_gets_colours_of_the_console_only() {
+    let actions = |console: &mut Console| {
+        console.marked(Severity::Error, b"\x1b[1m");
+        console.raw_diff(b"+\x1b[0m\xff");
+        console.write(Stream::Stderr, b"!! \xe2\x82");
+        console.write(Stream::Stderr, b"\xac\xe2\n");
+        console.write_styled(&Styled::bold(b"\xe2"));
+    };
+    let shown_on = |terminals| shown_on(terminals, true, actions);
+    let text = shown_on([true; 2]);
+    let lines = [
+        "\n[\x1b[1;31m!! \\x1b[1m\x1b[0m\n]",
+        "\x1b[32m+\\x1b[0m\\xff\x1b[0m",
+        "[\x1b[1;31m!! \u{20ac}\\xe2\x1b[0m\n]",
+        "\x1b[1m\\xe2\x1b[0m",
+    ];
+    assert_eq!(text, lines.concat());
+}
+
+#[test]
 fn broken_pipe_is_not_an_error() {
     struct Gone(io::ErrorKind);
     impl Write for Gone {
@@ -103,7 +127,7 @@ fn broken_pipe_is_not_an_error() {
         }
     }
     for (kind, ends_well) in [(io::ErrorKind::BrokenPipe, true), (io::ErrorKind::StorageFull, false)] {
-        let mut console = Console::new(Box::new(Gone(kind)), Box::new(io::sink()), false);
+        let mut console = Console::new(Box::new(Gone(kind)), Box::new(io::sink()), [false; 2], false);
         console.write(Stream::Stdout, b"x");
         console.flush();
         console.write(Stream::Stdout, b"y");
@@ -116,7 +140,7 @@ fn broken_pipe_is_not_an_error() {
 fn burst_is_written_at_once() {
     let screen = Screen::default();
     let sides = (Box::new(Side(screen.clone(), false)), Box::new(Side(screen.clone(), true)));
-    let mut console = Console::new(sides.0, sides.1, false);
+    let mut console = Console::new(sides.0, sides.1, [false; 2], false);
     let seen = || String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
     console.hold(true);
     console.raw(Stream::Stdout, b"one ");

@@ -1,5 +1,6 @@
 //! The answers to a request, and the forms in which they reach the dispatcher.
 
+use crate::streams::{self, Shown};
 use crate::{FilePair, Sink};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Stream};
@@ -24,7 +25,7 @@ pub(super) trait Wire {
 }
 
 /// One JSON object per line on file descriptor 3.
-pub(super) struct JsonLines(pub(super) BufWriter<File>);
+pub(super) struct JsonLines(pub(super) BufWriter<Shown<File>>);
 
 impl Wire for JsonLines {
     const ONE_REQUEST: bool = false;
@@ -67,10 +68,7 @@ impl Streams {
 
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         // If the reader is gone, the work is completed nevertheless.
-        let written = match stream {
-            Stream::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
-            Stream::Stderr => io::stderr().write_all(bytes),
-        };
+        let written = streams::write(stream, bytes);
         // But an answer that consists of its output is not complete.
         self.has_failed |= written.is_err() && matches!(self.operation, Operation::Scan | Operation::Adopt);
     }
@@ -156,14 +154,14 @@ impl Wire for Streams {
 }
 
 /// Opens file descriptor 3 by its path; adopting it by number would need unsafe code.
-pub(super) fn messages() -> io::Result<File> {
+pub(super) fn messages() -> io::Result<Shown<File>> {
     // If it is a file, earlier messages must be preserved.
     let opened = OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", environment::MESSAGE_FD));
     match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() => {
             Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted, which is needed for that"))
         }
-        opened => opened,
+        opened => opened.map(Shown::new),
     }
 }
 
