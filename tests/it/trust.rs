@@ -233,15 +233,18 @@ fn only_its_entities() {
 }
 
 fn orphans_are_kept() {
-    let root = two_files();
+    let root = two_files().file("etc/holo/engine.toml", "[trust]\nmode = \"enforce\"\n");
     assert!(apply(&root).success());
     fs::remove_file(root.join("usr/share/holo/files/two.toml")).unwrap();
     let root = root.mode("usr/share/holo/files", 0o777);
-    let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("is writable for other users"), "{run}");
-    let enforced = root.file("etc/holo/engine.toml", "[trust]\nmode = \"enforce\"\n");
-    enforced.write("usr/share/holo/files/three.toml", definition("/etc/three"));
-    assert!(enforced.holo(&["apply"]).status == Some(1) && !enforced.exists("etc/three"));
+    for verb in ["check", "apply"] {
+        let run = root.holo(&[verb]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(format!("{run}").contains("files is writable for other users (mode 0777)"), "{run}");
+        assert!(root.exists("etc/two"), "{run}");
+    }
+    let root = root.mode("usr/share/holo/files", 0o755);
+    assert!(apply(&root).success() && !root.exists("etc/two") && root.exists("etc/one"));
 }
 
 fn settings_are_checked() {
