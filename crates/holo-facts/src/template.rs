@@ -1,6 +1,7 @@
 //! Templates and expressions over facts and data. Tables are computed only when a template uses them.
 
 mod filters;
+mod limits;
 mod toml_strings;
 
 use crate::key;
@@ -51,6 +52,7 @@ impl Templates {
         environment.set_debug(true);
         environment.set_fuel(Some(MAX_STEPS));
         environment.set_syntax(syntax(None).unwrap_or_default());
+        limits::add(&mut environment);
         filters::add(&mut environment);
         Templates { environment }
     }
@@ -137,15 +139,18 @@ impl Templates {
         Ok(self)
     }
 
-    /// Sets the loader for `include`, `import` and `extends`. The caller must ensure that names do not refer to files
+    /// Sets the loader for `include`, `import` and `extends`, after the delimiters. The caller must ensure that names do not refer to files
     /// outside of the permitted directory.
     #[must_use]
     pub fn with_partials(
         mut self,
         find: impl Fn(&str) -> io::Result<Option<String>> + Send + Sync + 'static,
     ) -> Templates {
+        let syntax = self.environment.syntax().clone();
         self.environment.set_loader(move |name| {
-            find(name).map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("{name}: {}", reason(&error))))
+            let source = find(name)
+                .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("{name}: {}", reason(&error))))?;
+            source.map(|source| limits::with_checks(name, &source, Some(&syntax))).transpose()
         });
         self
     }
@@ -160,8 +165,14 @@ impl Templates {
         source: &str,
         scope: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<String, LocatedError> {
-        let rendered = self.environment.render_named_str(name, source, Value::from(Serde(scope)));
-        rendered.map_err(|error| fault(name, &error))
+        let render = || {
+            let source = limits::with_checks(name, source, Some(self.environment.syntax()))?;
+            let mut rendered = Rendered(Vec::new());
+            let template = self.environment.template_from_named_str(name, &source)?;
+            template.render_captured_to(Value::from(Serde(scope)), &mut rendered)?;
+            String::from_utf8(rendered.0).map_err(|error| Error::new(ErrorKind::WriteFailure, error.to_string()))
+        };
+        render().map_err(|error: Error| fault(name, &error))
     }
 
     /// Compiles an expression, such as `facts.os.id == "debian" and lookup("web", false)`.
@@ -169,10 +180,28 @@ impl Templates {
     /// # Errors
     /// If it is invalid.
     pub fn expression(&self, text: &str) -> Result<Expression<'_>, LocatedError> {
-        match self.environment.compile_expression_owned(text.to_owned()) {
+        let checked = limits::with_checks(text, text, None);
+        match checked.and_then(|checked| self.environment.compile_expression_owned(checked)) {
             Ok(expression) => Ok(Expression { expression, text: text.to_owned() }),
             Err(error) => Err(LocatedError::new(text, describe(&error))),
         }
+    }
+}
+
+/// The result of a template, up to a maximum size.
+struct Rendered(Vec<u8>);
+
+impl io::Write for Rendered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > limits::MAX_TEXT {
+            return Err(io::Error::other(format!("the result exceeds the limit of {} MiB", limits::MAX_TEXT >> 20)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -235,6 +264,7 @@ fn fault(name: &str, error: &Error) -> LocatedError {
 
 fn describe(error: &Error) -> String {
     match (error.kind(), error.detail()) {
+        (ErrorKind::WriteFailure, _) if let Some(source) = std::error::Error::source(error) => source.to_string(),
         // These details are complete messages.
         (ErrorKind::InvalidOperation | ErrorKind::TemplateNotFound | ErrorKind::UndefinedError, Some(detail)) => {
             detail.to_owned()

@@ -1,6 +1,6 @@
 //! Filters for configuration files, in addition to the built-in ones.
 
-use super::toml_strings;
+use super::{limits, toml_strings};
 use data_encoding::{BASE64, HEXLOWER};
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
@@ -49,12 +49,17 @@ fn json(value: &Value) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| bad(&error))
 }
 
-/// Refuses undefined values, which would become `null`.
+/// Refuses undefined values, which would become `null`, and values that exceed the limits.
 fn defined(value: &Value) -> Result<(), Error> {
+    limits::deep(value)?;
+    all_defined(value)
+}
+
+fn all_defined(value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => Err(Error::new(ErrorKind::UndefinedError, "the value is undefined")),
-        ValueKind::Seq => value.try_iter()?.try_for_each(|item| defined(&item)),
-        ValueKind::Map => value.try_iter()?.try_for_each(|key| defined(&value.get_item(&key)?)),
+        ValueKind::Seq => value.try_iter()?.try_for_each(|item| all_defined(&item)),
+        ValueKind::Map => value.try_iter()?.try_for_each(|key| all_defined(&value.get_item(&key)?)),
         _ => Ok(()),
     }
 }
@@ -72,8 +77,15 @@ fn show(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
         | ValueKind::Number
         | ValueKind::Seq
         | ValueKind::Map
-        | ValueKind::Iterable => output.write_str(&json(value)?).map_err(|_| Error::from(ErrorKind::WriteFailure)),
-        _ => minijinja::escape_formatter(output, state, value),
+        | ValueKind::Iterable => {
+            let text = json(value)?;
+            limits::count_printed(state, text.len())?;
+            output.write_str(&text).map_err(|_| Error::from(ErrorKind::WriteFailure))
+        }
+        _ => {
+            limits::count_printed(state, value.as_str().map_or(0, str::len))?;
+            minijinja::escape_formatter(output, state, value)
+        }
     }
 }
 
@@ -163,7 +175,17 @@ fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
             _ => groups.push(letter),
         }
     }
-    Ok(pattern.replace_all(text, groups.as_str()).into_owned())
+    let mut result = String::new();
+    let mut rest = 0;
+    for found in pattern.captures_iter(text) {
+        let Some(all) = found.get(0) else { continue };
+        result.push_str(text.get(rest..all.start()).unwrap_or_default());
+        found.expand(&groups, &mut result);
+        limits::within(result.len())?;
+        rest = all.end();
+    }
+    result.push_str(text.get(rest..).unwrap_or_default());
+    Ok(result)
 }
 
 /// Merges tables; the last value of a key is used. With `recursive=true`, nested tables are merged too.

@@ -37,6 +37,81 @@ fn nested_loops_come_to_an_end() {
 }
 
 #[test]
+fn every_value_is_limited() {
+    let doubled = |body: &str| {
+        format!(
+            "\n{{% set ns = namespace(s='0123456789abcdef', l=[1]) %}}{{% for i in range(60) %}}{body}{{% endfor %}}"
+        )
+    };
+    let text = "a value would exceed the limit of 16 MiB";
+    let items = "a list would have more than 1048576 items";
+    let levels = "lists or tables are more than 64 levels deep";
+    for (source, problem) in [
+        (doubled("{% set ns.s = ns.s ~ ns.s %}"), text),
+        (doubled("{% set ns.s = ns.s + ns.s %}"), text),
+        (doubled("{% set ns.s = ns.s * 2 %}"), text),
+        (doubled("{% set ns.s = 'x' ~ (ns.s|upper ~ ns.s)|lower if i is odd else ns.s ~ ns.s %}"), text),
+        (doubled("{% set ns.s = ns.s|replace('a', 'aa') ~ ns.s|join('--') %}"), text),
+        (doubled("{% set ns.s = [ns.s, ns.s]|join(ns.s) %}"), text),
+        (doubled("{% set ns.s = '%s%s'|format(ns.s, ns.s) %}"), text),
+        ("\n{{ ('x' * 9999999)|regex_replace('x+', '$0$0') }}".to_owned(), text),
+        (
+            doubled("{% set copy %}{{ ns.s }}{{ ns.s }}{% endset %}{% set ns.s = copy %}"),
+            "the template prints more than 64 MiB",
+        ),
+        (doubled("{% set ns.l = ns.l + ns.l %}"), items),
+        (doubled("{% set ns.l = ns.l * 2 %}"), items),
+        (doubled("{% set ns.l = [ns.l, ns.l] %}"), text),
+        (doubled("{% set ns.l = dict(a=ns.l, b=ns.l) %}"), text),
+        (
+            format!(
+                "{}{{% set ns.l = [ns.l] %}}{{{{ [ns.l] }}}}",
+                doubled("{% for j in range(9) %}{% set ns.l = [ns.l] %}{% endfor %}")
+            ),
+            levels,
+        ),
+        ("\n{{ 'x'|indent(width=100000000000) }}".to_owned(), text),
+        ("\n{{ 'x\\ny'|indent(100000000000) }}".to_owned(), text),
+        ("\n{{ '%100000000000d'|format(1) }}".to_owned(), text),
+        ("\n{{ '%*d'|format(100000000000, 1) }}".to_owned(), text),
+        ("\n{{ [1]|batch(100000000000, 0) }}".to_owned(), text),
+        ("\n{{ [1]|slice(100000000000) }}".to_owned(), text),
+        ("\n{{ 'x' * 100000000000 }}".to_owned(), "repeated string is too large"),
+        ("\n{{ range(100000000000) }}".to_owned(), "range has too many elements"),
+        (
+            "\n{% macro f(s, n) %}{{ f(s ~ s, n - 1) if n else s }}{% endmacro %}{{ f('0123456789abcdef', 30) }}"
+                .to_owned(),
+            text,
+        ),
+    ] {
+        let error = render(&source).unwrap_err();
+        assert_eq!(error, format!("x.jinja:2: {problem}"), "{source}");
+    }
+    let raw = format!("{{% for i in range(99999) %}}{}{{% endfor %}}", "x".repeat(1000));
+    assert_eq!(render(&raw).unwrap_err(), "x.jinja: the result exceeds the limit of 16 MiB");
+    let root = root(&[DATA]);
+    let templates = templates(&root);
+    let expression = templates.expression("('x' * 9999999) ~ ('x' * 9999999) == 'x'").unwrap();
+    assert!(expression.holds().unwrap_err().to_string().ends_with(text));
+}
+
+#[test]
+fn checks_of_values_do_not_change_them() {
+    for (source, result) in [
+        ("{{ 1 ~ 2 * 3 ~ 'x' }} {{ (1 + 2) * 3 }} {{ -1 ~ -2 }}", "16x 9 -1-2"),
+        ("{{ [1, 2][1] }} {{ {'a': [1] + [2]}.a|length }} {{ ('a' ~ 'b')|upper ~ 'c'|upper }}", "2 2 ABC"),
+        ("{% for a, b in [[1, 2], (3, 4)] %}{{ a + b }};{% endfor %}", "3;7;"),
+        ("{% macro f(a, b='x' ~ 'y') %}{{ a }}{{ b }}{% endmacro %}{{ f(*[1] + [2]) }} {{ f('a' ~ 'b') }}", "12 abxy"),
+        ("{% set x = 'a' ~ 1 if false or true else 'b' ~ 2 -%}  {{- x -}}  {{ x[0 + 0:1 + 0] }}", "a1a"),
+        ("{{ ['b', 'a']|sort|join('-') }} {{ 'x'|indent(2, true) }} {{ '%03d'|format(7) }}", "a-b   x 007"),
+        ("{{ range(3)|map('string')|list ~ '' }}{{ [1, 2]|batch(2, 0) }}", "['0', '1', '2'][[1,2]]"),
+    ] {
+        assert_eq!(render(source).unwrap(), result, "{source}");
+    }
+    assert_eq!(render("\n\n{{ no_such ~ 'x' }}").unwrap_err(), render("\n\n{{ no_such }}").unwrap_err());
+}
+
+#[test]
 fn facts_data_and_lookup_are_in_scope() {
     assert_eq!(render("{{ facts.os.id }}:{{ data.port + 1 }}\n").unwrap(), "debian:81\n");
     assert_eq!(render("{{ lookup('port') }} {{ lookup('no.such', 7) }}").unwrap(), "80 7");

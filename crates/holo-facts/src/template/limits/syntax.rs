@@ -1,0 +1,199 @@
+//! Adds filters to the source of templates that check the results of operators, and of lists and tables.
+
+use super::{DEEP, SHALLOW};
+use minijinja::Error;
+use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Spanned, Stmt};
+use minijinja::machinery::{Span, Token, ast, parse, parse_expr, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+/// Returns the source of a template or, without a syntax, of an expression, with checks. The lines remain the same.
+///
+/// # Errors
+/// If it is invalid.
+pub(in super::super) fn with_checks(name: &str, source: &str, syntax: Option<&SyntaxConfig>) -> Result<String, Error> {
+    // The spans of expressions have no more bits.
+    if u32::try_from(source.len()).is_err() {
+        super::within(source.len())?;
+    }
+    let mut checks = Checks::default();
+    match syntax {
+        Some(syntax) => {
+            checks.statement(&parse(source, name, syntax.clone())?);
+            checks.operands(source, false, syntax.clone())?;
+        }
+        None => {
+            checks.expression(&parse_expr(source)?);
+            checks.operands(source, true, SyntaxConfig::default())?;
+        }
+    }
+    Ok(checks.added_to(source))
+}
+
+/// The texts to insert, each with its position.
+#[derive(Debug, Default)]
+struct Checks {
+    insertions: Vec<(usize, String)>,
+}
+
+impl Checks {
+    fn added_to(mut self, source: &str) -> String {
+        // This keeps the order of insertions at the same position, which begins with the innermost expression.
+        self.insertions.sort_by_key(|&(position, _)| position);
+        let mut text = String::with_capacity(source.len() + 32 * self.insertions.len());
+        let mut rest = 0;
+        for (position, insertion) in &self.insertions {
+            text.push_str(source.get(rest..*position).unwrap_or_default());
+            text.push_str(insertion);
+            rest = *position;
+        }
+        text.push_str(source.get(rest..).unwrap_or_default());
+        text
+    }
+
+    /// Checks the result of an operator. Filters bind more tightly than operators.
+    fn check_operator(&mut self, span: Span) {
+        self.insertions.push((span.start_offset as usize, "(".to_owned()));
+        self.insertions.push((span.end_offset as usize, format!(")|{SHALLOW}")));
+    }
+
+    /// Checks a list or table. Subscripts bind more tightly than filters.
+    fn check_literal(&mut self, span: Span) {
+        self.insertions.push((span.start_offset as usize, "(".to_owned()));
+        self.insertions.push((span.end_offset as usize, format!("|{DEEP})")));
+    }
+
+    /// Checks the left operands of `~`, which also formats lists and tables.
+    fn operands(&mut self, source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), Error> {
+        for token in tokenize(source, is_expression, syntax) {
+            if let (Token::Tilde, span) = token? {
+                self.insertions.push((span.start_offset as usize, format!("|{DEEP} ")));
+            }
+        }
+        Ok(())
+    }
+
+    fn statements(&mut self, statements: &[Stmt<'_>]) {
+        statements.iter().for_each(|statement| self.statement(statement));
+    }
+
+    fn statement(&mut self, statement: &Stmt<'_>) {
+        match statement {
+            Stmt::Template(template) => self.statements(&template.children),
+            Stmt::EmitExpr(emit) => self.expression(&emit.expr),
+            Stmt::EmitRaw(_) => {}
+            Stmt::ForLoop(each) => {
+                self.expression(&each.iter);
+                self.expressions(&each.filter_expr);
+                self.statements(&each.body);
+                self.statements(&each.else_body);
+            }
+            Stmt::IfCond(condition) => {
+                self.expression(&condition.expr);
+                self.statements(&condition.true_body);
+                self.statements(&condition.false_body);
+            }
+            Stmt::WithBlock(with) => {
+                with.assignments.iter().for_each(|(_, value)| self.expression(value));
+                self.statements(&with.body);
+            }
+            Stmt::Set(set) => self.expression(&set.expr),
+            Stmt::SetBlock(set) => {
+                self.expressions(&set.filter);
+                self.statements(&set.body);
+            }
+            Stmt::AutoEscape(escape) => self.statements(&escape.body),
+            Stmt::FilterBlock(block) => {
+                self.expression(&block.filter);
+                self.statements(&block.body);
+            }
+            Stmt::Block(block) => self.statements(&block.body),
+            Stmt::Import(import) => self.expression(&import.expr),
+            Stmt::FromImport(import) => self.expression(&import.expr),
+            Stmt::Extends(extends) => self.expression(&extends.name),
+            Stmt::Include(include) => self.expression(&include.name),
+            Stmt::Macro(declared) => self.declared(declared),
+            Stmt::CallBlock(block) => {
+                self.call(&block.call);
+                self.declared(&block.macro_decl);
+            }
+            Stmt::Do(call) => self.call(&call.call),
+        }
+    }
+
+    fn declared(&mut self, declared: &Spanned<ast::Macro<'_>>) {
+        self.expressions(&declared.defaults);
+        self.statements(&declared.body);
+    }
+
+    fn call(&mut self, call: &Spanned<ast::Call<'_>>) {
+        self.expression(&call.expr);
+        self.arguments(&call.args);
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
+        for argument in arguments {
+            match argument {
+                CallArg::Pos(value)
+                | CallArg::Kwarg(_, value)
+                | CallArg::PosSplat(value)
+                | CallArg::KwargSplat(value) => self.expression(value),
+            }
+        }
+    }
+
+    fn expressions<'a, 'b: 'a>(&mut self, expressions: impl IntoIterator<Item = &'a Expr<'b>>) {
+        expressions.into_iter().for_each(|expression| self.expression(expression));
+    }
+
+    fn expression(&mut self, expression: &Expr<'_>) {
+        match expression {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(slice) => {
+                self.expression(&slice.expr);
+                self.expressions([&slice.start, &slice.stop, &slice.step].into_iter().flatten());
+            }
+            Expr::UnaryOp(operation) => self.expression(&operation.expr),
+            Expr::BinOp(operation) => {
+                self.expression(&operation.left);
+                self.expression(&operation.right);
+                match operation.op {
+                    BinOpKind::Concat => {
+                        self.insertions.push((operation.span().end_offset as usize, format!("|{DEEP}")));
+                        self.check_operator(operation.span());
+                    }
+                    BinOpKind::Add | BinOpKind::Mul => self.check_operator(operation.span()),
+                    _ => {}
+                }
+            }
+            Expr::Compare(compare) => {
+                self.expression(&compare.expr);
+                self.expressions(compare.ops.iter().map(|operation| &operation.expr));
+            }
+            Expr::IfExpr(choice) => {
+                self.expressions([&choice.test_expr, &choice.true_expr]);
+                self.expressions(&choice.false_expr);
+            }
+            Expr::Filter(filter) => {
+                self.expressions(&filter.expr);
+                self.arguments(&filter.args);
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                self.arguments(&test.args);
+            }
+            Expr::GetAttr(get) => self.expression(&get.expr),
+            Expr::GetItem(get) => self.expressions([&get.expr, &get.subscript_expr]),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => {
+                self.expressions(&list.items);
+                self.check_literal(list.span());
+            }
+            Expr::Tuple(tuple) => self.expressions(&tuple.items),
+            Expr::Map(map) => {
+                self.expressions(&map.keys);
+                self.expressions(&map.values);
+                self.check_literal(map.span());
+            }
+        }
+    }
+}
