@@ -14,6 +14,21 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+/// Maximum size of a text, or of all texts in a list or table, in bytes. It is that of Jinja.
+pub(crate) const MAX_TEXT: usize = 16 << 20;
+/// Maximum number of actions that are executed for a template.
+pub(crate) const MAX_STEPS: u64 = if cfg!(test) { 100_000 } else { 5_000_000 };
+
+/// Returns the message for a template that executes more than [`MAX_STEPS`].
+pub(crate) fn too_many_steps() -> String {
+    format!("it needs more than {MAX_STEPS} steps; is there an endless loop?")
+}
+
+/// Returns the message for a result of more than [`MAX_TEXT`].
+pub(crate) fn result_too_large() -> String {
+    format!("the result exceeds the limit of {} MiB", MAX_TEXT >> 20)
+}
+
 /// All languages, the default first.
 static ALL: Providers<dyn Engine> = Providers::new(&[&jinja::Jinja, &go::Go, &jet::Jet]);
 

@@ -6,6 +6,7 @@
 //! error. `tests/it/go.rs` compares both.
 
 mod functions;
+mod limits;
 mod sprig;
 mod tree;
 mod values;
@@ -73,10 +74,12 @@ impl Render for Templates {
         for (of, tree) in tree::all(self, name, text)? {
             template = template.add_parse_tree(&of, tree);
         }
-        template.execute_template_to_string(name, &dot).map_err(|error| {
+        let mut rendered = limits::Rendered::default();
+        template.execute_template_fmt(&mut rendered, name, &dot).map_err(|error| {
             let (name, line) = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
             LocatedError::new(name, words(&error)).at(Some(line))
-        })
+        })?;
+        Ok(rendered.text())
     }
 }
 
@@ -101,6 +104,7 @@ fn words(error: &TemplateError) -> String {
         TemplateError::Parse { message, .. } | TemplateError::Lex { message, .. } | TemplateError::Exec(message) => {
             message.clone()
         }
+        TemplateError::Write => super::result_too_large(),
         TemplateError::MissingKey { key } => format!("there is no {key}"),
         other => other.to_string(),
     }

@@ -305,8 +305,59 @@ fn nothing_makes_it_go_too_deep() {
     assert!(render("go", "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}").is_err());
     for large in ["until 99999999999", "repeat 999999999 \"aaaaaaaa\"", "indent 999999999 \"a\"", "seq 1 999999999999"]
     {
-        assert!(render("go", &format!("{{{{ {large} }}}}")).unwrap_err().contains("would make more than"), "{large}");
+        assert_eq!(render("go", &format!("{{{{ {large} }}}}")).unwrap_err(), TOO_LARGE, "{large}");
     }
+}
+
+const TOO_LARGE: &str = "a.conf:1: a value would exceed the limit of 16 MiB";
+
+#[test]
+fn every_value_is_limited() {
+    let doubled = |change: &str| {
+        format!(
+            "{{{{ $l := list 1 }}}}{{{{ $s := \"0123456789abcdef\" }}}}{{{{ range until 60 }}}}{{{{ {change} }}}}{{{{ end }}}}"
+        )
+    };
+    for change in [
+        "$s = print $s $s",
+        "$s = printf \"%s%s\" $s $s",
+        "$s = printf \"%[1]s%[1]s\" $s",
+        "$s = html (print $s \"<\" $s)",
+        "$s = cat $s $s",
+        "$s = replace \"0\" \"00000000\" $s",
+        "$s = join $s (list $s $s)",
+        "$s = regexReplaceAll \".+\" $s \"$0$0$0$0$0$0$0$0\"",
+        "$s = repeat 2 $s",
+        "$l = list $l $l",
+        "$l = dict \"a\" $l \"b\" $l",
+    ] {
+        assert_eq!(render("go", &doubled(change)).unwrap_err(), TOO_LARGE, "{change}");
+    }
+    let deep =
+        render("go", &format!("{}{{{{ $l = list $l $s }}}}", doubled("$l = list $l")).replace("60", "80")).unwrap_err();
+    assert_eq!(deep, "a.conf:1: lists or tables are more than 64 levels deep");
+    assert_eq!(render("go", "{{ printf \"%99999999999999999999d\" 1 }}").unwrap_err(), TOO_LARGE);
+    let steps = "it needs more than 100000 steps; is there an endless loop?";
+    let recursive = "{{ define \"a\" }}{{ template \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}";
+    assert!(render("go", recursive).is_err());
+    let loops = "{{ range until 999 }}{{ range until 999 }}{{ $x := 1 }}{{ end }}{{ end }}";
+    assert_eq!(render("go", &format!("\n{loops}")).unwrap_err(), format!("a.conf:2: {steps}"));
+    let result = "the result exceeds the limit of 16 MiB";
+    let raw = "x".repeat(1 << 20);
+    assert_eq!(
+        render("go", &format!("\n{{{{ range until 99 }}}}{raw}{{{{ end }}}}")).unwrap_err(),
+        format!("a.conf:2: {result}")
+    );
+
+    let nested = |times: usize, body: &str| {
+        format!("\n{}{body}{}", "[[ range data.deep.list ]]".repeat(times), "[[ end ]]".repeat(times))
+    };
+    let doubled = format!("[[ s := \"0123456789abcdef\" ]]{}", nested(4, "[[ s = s + s ]]"));
+    assert_eq!(render("jet", &doubled).unwrap_err(), TOO_LARGE.replace(":1:", ":2:"));
+    let doubled = doubled.replace("s + s", "replace(s, \"0\", s)");
+    assert_eq!(render("jet", &doubled).unwrap_err(), TOO_LARGE.replace(":1:", ":2:"));
+    assert_eq!(render("jet", &nested(12, "[[ x := 1 ]]")).unwrap_err(), format!("a.conf:2: {steps}"));
+    assert_eq!(render("jet", &nested(4, &raw)).unwrap_err(), format!("a.conf:2: {result}"));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The functions of templates: those of all engines, and those of Sprig. gotmpl provides Go's own functions.
 
 use super::sprig::{self, Arguments};
-use super::{Place, Templates, values};
+use super::{Place, Templates, limits, values};
 use crate::template_context::{Dot, TemplateContextError};
 use gotmpl::{TemplateError, Value, ValueFunc};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
 
 /// Go's own functions.
@@ -41,10 +42,15 @@ pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<
     for name in ["print", "println"] {
         functions.insert(name.to_owned(), Arc::new(move |arguments: &[Value]| Ok(print(name, arguments))));
     }
+    for name in limits::BUILT_IN {
+        functions.insert(name.to_owned(), Arc::new(move |arguments: &[Value]| limits::call_built_in(name, arguments)));
+    }
     let note = Arc::clone(place);
+    let steps = AtomicU64::new(0);
     functions.insert(
         values::AT.to_owned(),
         Arc::new(move |arguments: &[Value]| {
+            limits::count_step(&steps)?;
             if let [Value::String(name), Value::Int(line)] = arguments {
                 let mut place = note.lock().unwrap_or_else(PoisonError::into_inner);
                 *place = (Arc::clone(name), usize::try_from(*line).unwrap_or_default());
@@ -56,7 +62,7 @@ pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<
     functions.insert(values::NOTHING.to_owned(), Arc::new(|_: &[Value]| Ok(Value::Nil)));
     functions.insert(values::FORMAT.to_owned(), Arc::new(format));
     common(templates, name, &mut functions);
-    functions
+    functions.into_iter().map(|(name, call)| (name.clone(), limits::limited(&name, call))).collect()
 }
 
 fn show(arguments: &[Value]) -> Result<Value, TemplateError> {

@@ -3,7 +3,7 @@
 mod numbers;
 mod strings;
 
-use super::values;
+use super::{limits, values};
 use gotmpl::{TemplateError, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +26,6 @@ const fn function(name: &'static str, call: fn(&Arguments<'_>) -> Result) -> Fun
 
 /// The functions that change their first argument.
 pub(super) const CHANGING: [&str; 3] = ["set", "unset", "merge"];
-
-/// Maximum number of items, or of bytes, that a function may create.
-const MAX_SIZE: usize = 16 << 20;
 
 const GROUPS: [&[Function]; 7] =
     [strings::ALL, ALL, TABLES, numbers::ALL, strings::ENCODINGS, numbers::TIMES, numbers::VERSIONS];
@@ -125,7 +122,7 @@ impl<'a> Arguments<'a> {
 
     /// Returns a size, or an error if it exceeds the limit.
     fn size(&self, size: usize) -> Result<usize> {
-        if size > MAX_SIZE { Err(self.error(&format!("would make more than {MAX_SIZE}"))) } else { Ok(size) }
+        limits::within(size).map(|()| size)
     }
 }
 

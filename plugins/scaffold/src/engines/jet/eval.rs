@@ -2,6 +2,7 @@
 
 use super::values::{self, Expression, Names, Node, Operator};
 use super::{EvalError, Jets, SUFFIXES, TemplateError};
+use crate::engines::{MAX_STEPS, MAX_TEXT, result_too_large, too_many_steps};
 use crate::template_context::{Dot, TemplateContextError};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -24,7 +25,8 @@ impl Item<'_> {
 
 /// Renders a template.
 pub(super) fn render(jets: &Jets, name: &str, nodes: &[Node], dot: Dot<'_>) -> Result<String, TemplateError> {
-    let mut rendering = Rendering { jets, name, variables: Vec::new(), text: String::new(), includes: 0 };
+    let mut rendering =
+        Rendering { jets, name, variables: Vec::new(), text: String::new(), includes: 0, steps: 0, line: 1 };
     let dot = match dot {
         Dot::All => Item::Root,
         Dot::Value(value) => Item::owned(value.clone()),
@@ -35,7 +37,8 @@ pub(super) fn render(jets: &Jets, name: &str, nodes: &[Node], dot: Dot<'_>) -> R
 
 /// Returns the value of a single expression.
 pub(super) fn value(jets: &Jets, expression: &Expression) -> Result<Value, EvalError> {
-    let rendering = Rendering { jets, name: "", variables: Vec::new(), text: String::new(), includes: 0 };
+    let rendering =
+        Rendering { jets, name: "", variables: Vec::new(), text: String::new(), includes: 0, steps: 0, line: 1 };
     Ok(rendering.value(expression, &Item::Root)?.into_owned())
 }
 
@@ -46,6 +49,10 @@ struct Rendering<'a> {
     variables: Vec<(String, Item<'a>)>,
     text: String,
     includes: usize,
+    /// The number of rendered nodes.
+    steps: u64,
+    /// The line of the last node that has one.
+    line: usize,
 }
 
 impl<'a> Rendering<'a> {
@@ -58,14 +65,25 @@ impl<'a> Rendering<'a> {
     }
 
     fn one(&mut self, node: &Node, dot: &Item<'a>) -> Result<(), TemplateError> {
+        if let Node::Print { line, .. }
+        | Node::Assign { line, .. }
+        | Node::Range { line, .. }
+        | Node::Include { line, .. } = node
+        {
+            self.line = *line;
+        }
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return Err(TemplateError::new(self.line, too_many_steps()));
+        }
         match node {
-            Node::Text(text) => self.text.push_str(text),
+            Node::Text(text) => self.print(text)?,
             Node::Print { line, expression } => {
                 let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
                 let text = written(&item).map_err(|kind| {
                     TemplateError::new(*line, format!("{} is {kind}, which has no text of its own", expression.shown()))
                 })?;
-                self.text.push_str(&text);
+                self.print(&text)?;
             }
             Node::Assign { line, name, declare, expression } => {
                 let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
@@ -89,6 +107,14 @@ impl<'a> Rendering<'a> {
             }
             Node::Include { line, name, context } => self.include(*line, name, context.as_ref(), dot)?,
         }
+        Ok(())
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), TemplateError> {
+        if self.text.len() + text.len() > MAX_TEXT {
+            return Err(TemplateError::new(self.line, result_too_large()));
+        }
+        self.text.push_str(text);
         Ok(())
     }
 

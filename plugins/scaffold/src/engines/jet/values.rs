@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Words};
 use super::{EvalError, TemplateError};
+use crate::engines::MAX_TEXT;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -206,13 +207,17 @@ pub(super) fn call_function(name: &str, arguments: &[Cow<'_, Value>]) -> Result<
         ("hasPrefix" | "hasSuffix" | "split", [_, _]) => match strings()?[..] {
             [text, part] if name == "hasPrefix" => Ok(text.starts_with(part).into()),
             [text, part] if name == "hasSuffix" => Ok(text.ends_with(part).into()),
-            [text, part] if !part.is_empty() => Ok(text.split(part).map(Value::from).collect::<Vec<_>>().into()),
+            [text, part] if !part.is_empty() => {
+                within(text.matches(part).count().saturating_mul(size_of::<Value>()))?;
+                Ok(text.split(part).map(Value::from).collect::<Vec<_>>().into())
+            }
             _ => wants("what to split at"),
         },
         ("replace", [text, from, to] | [text, from, to, _]) => {
             let (Some(text), Some(from), Some(to)) = (text.as_str(), from.as_str(), to.as_str()) else {
                 return wants("strings");
             };
+            within(text.matches(from).count().saturating_mul(to.len()).saturating_add(text.len()))?;
             match arguments.get(3).map(|times| times.as_i64()) {
                 None | Some(Some(-1)) => Ok(text.replace(from, to).into()),
                 Some(times) => match times.and_then(|times| usize::try_from(times).ok()) {
@@ -226,6 +231,14 @@ pub(super) fn call_function(name: &str, arguments: &[Cow<'_, Value>]) -> Result<
         ("replace", _) => wants("three strings, and how many times at most"),
         (name, _) => Err(EvalError(format!("there is no function {name}; there are {ALL}"))),
     }
+}
+
+/// Checks the size of a text or list that is about to be created, in bytes.
+fn within(size: usize) -> Result<(), EvalError> {
+    if size > MAX_TEXT {
+        return Err(EvalError(format!("a value would exceed the limit of {} MiB", MAX_TEXT >> 20)));
+    }
+    Ok(())
 }
 
 /// Returns the result of a binary operator, except of those that may not evaluate the second operand.
@@ -255,6 +268,7 @@ pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Resu
         Operator::And | Operator::Or => Err(cannot()),
         Operator::Plus if left.is_string() || right.is_string() => {
             let (left, right) = (text(left).map_err(|_| cannot())?, text(right).map_err(|_| cannot())?);
+            within(left.len().saturating_add(right.len()))?;
             Ok((left + &right).into())
         }
         Operator::Plus | Operator::Minus | Operator::Times | Operator::Over | Operator::Modulo => {

@@ -1,7 +1,7 @@
 //! Numbers, semantic versions and times. A value that is not a number counts as 0, as in Sprig. As in Go, the formats of times are
 //! examples.
 
-use super::{Arguments, Function, Result, function, text};
+use super::{Arguments, Function, Result, function, limits, text};
 use gotmpl::{TemplateError, Value};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -41,7 +41,7 @@ pub(super) const ALL: &[Function] = &[
     function("until", |a| {
         a.exactly(1)?;
         let end = a.integer(0)?;
-        a.size(usize::try_from(end.unsigned_abs()).unwrap_or(usize::MAX))?;
+        a.size(usize::try_from(end.unsigned_abs()).unwrap_or(usize::MAX).saturating_mul(limits::OVERHEAD))?;
         let numbers: Vec<Value> =
             if end < 0 { ((end + 1)..=0).rev().map(Value::Int).collect() } else { (0..end).map(Value::Int).collect() };
         Ok(Value::List(numbers.into()))
@@ -143,7 +143,8 @@ fn seq(a: &Arguments<'_>) -> Result {
     if step == 0 || (end < start && step > 0) || (end > start && step < 0) {
         return text("");
     }
-    a.size(usize::try_from((end.abs_diff(start)) / step.unsigned_abs()).unwrap_or(usize::MAX))?;
+    let count = usize::try_from((end.abs_diff(start)) / step.unsigned_abs()).unwrap_or(usize::MAX);
+    a.size(count.saturating_mul(limits::OVERHEAD))?;
     let mut numbers = Vec::new();
     let mut number = start;
     while if step > 0 { number <= end } else { number >= end } {

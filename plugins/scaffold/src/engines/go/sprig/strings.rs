@@ -1,6 +1,6 @@
 //! Strings, formats, digests, regular expressions and the environment.
 
-use super::{Arguments, Function, Result, function, text, text_of, texts_of, values};
+use super::{Arguments, Function, Result, function, limits, text, text_of, texts_of, values};
 use data_encoding::BASE64;
 use gotmpl::{TemplateError, Value};
 use regex::Regex;
@@ -23,7 +23,7 @@ pub(super) const ALL: &[Function] = &[
     function("replace", |a| {
         a.exactly(3)?;
         let (from, to, it) = (a.text(0)?, a.text(1)?, a.text(2)?);
-        a.size(it.len().saturating_mul(to.len().max(1)))?;
+        a.size(it.matches(from).count().saturating_mul(to.len()).saturating_add(it.len()))?;
         text(it.replace(from, to))
     }),
     function("quote", |a| {
@@ -57,17 +57,19 @@ pub(super) const ALL: &[Function] = &[
     }),
     function("join", |a| {
         a.exactly(2)?;
-        text(texts_of(a.value(1)?).join(a.text(0)?))
+        let (texts, separator) = (texts_of(a.value(1)?), a.text(0)?);
+        a.size(texts.len().saturating_mul(separator.len()))?;
+        text(texts.join(separator))
     }),
     function("split", |a| {
         a.exactly(2)?;
-        let parts = parts(a.text(0)?, a.text(1)?).enumerate();
+        let parts = few_parts(a)?.enumerate();
         let entries = parts.map(|(index, part)| (Arc::from(format!("_{index}")), Value::String(part.into())));
         Ok(Value::Map(Arc::new(entries.collect::<BTreeMap<_, _>>())))
     }),
     function("splitList", |a| {
         a.exactly(2)?;
-        Ok(Value::List(parts(a.text(0)?, a.text(1)?).map(|part| Value::String(part.into())).collect()))
+        Ok(Value::List(few_parts(a)?.map(|part| Value::String(part.into())).collect()))
     }),
     function("cat", |a| {
         let words = a.values.iter().filter(|value| !matches!(value, Value::Nil));
@@ -173,6 +175,13 @@ fn cut(a: &Arguments<'_>, it: &str, start: i64, end: i64) -> Result {
     }
 }
 
+/// Returns the parts of the second argument between the first ones, unless they are too many.
+fn few_parts<'a>(a: &Arguments<'a>) -> Result<Box<dyn Iterator<Item = &'a str> + 'a>> {
+    let (separator, it) = (a.text(0)?, a.text(1)?);
+    a.size(it.matches(separator).count().saturating_mul(limits::OVERHEAD))?;
+    Ok(parts(separator, it))
+}
+
 /// Returns the parts of a string between separators, or each of its characters if the separator is empty.
 fn parts<'a>(separator: &'a str, it: &'a str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
     if separator.is_empty() {
@@ -193,6 +202,7 @@ pub(super) const ENCODINGS: &[Function] = &[
     }),
     function("fromJson", |a| {
         a.exactly(1)?;
+        a.size(a.text(0)?.matches(',').count().saturating_mul(limits::OVERHEAD))?;
         // Invalid JSON becomes nil, as in Sprig.
         Ok(serde_json::from_str(a.text(0)?).map_or(Value::Nil, |value| values::of_read_json(&value)))
     }),
@@ -225,7 +235,17 @@ pub(super) const ENCODINGS: &[Function] = &[
     }),
     function("regexReplaceAll", |a| {
         a.exactly(3)?;
-        text(pattern(a)?.replace_all(a.text(1)?, a.text(2)?))
+        let (pattern, it, by) = (pattern(a)?, a.text(1)?, a.text(2)?);
+        let mut result = String::new();
+        let mut rest = 0;
+        for found in pattern.captures_iter(it) {
+            let Some(all) = found.get(0) else { continue };
+            result.push_str(it.get(rest..all.start()).unwrap_or_default());
+            found.expand(by, &mut result);
+            a.size(result.len())?;
+            rest = all.end();
+        }
+        text(result + it.get(rest..).unwrap_or_default())
     }),
     function("env", |a| {
         a.exactly(1)?;
