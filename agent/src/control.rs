@@ -17,6 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 /// The timeout for the answer, on both sides.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The maximum size of an answer in bytes; a longer one is cut, and therefore invalid.
+const MAX_ANSWER: u64 = 16 << 20;
+
 /// The socket, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -104,10 +107,10 @@ async fn answer(listener: UnixListener, inputs: mpsc::Sender<Input>) {
 pub(crate) fn ask(paths: &Paths) -> Result<Status, ControlError> {
     let path = paths.socket();
     let ask = || -> io::Result<Status> {
-        let mut stream = BlockingStream::connect(&path)?;
+        let stream = BlockingStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut text = Vec::new();
-        stream.read_to_end(&mut text)?;
+        stream.take(MAX_ANSWER).read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text)?)
     };
     ask().map_err(|source| ControlError::NoAnswer { path: path.clone(), source })

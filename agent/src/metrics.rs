@@ -14,15 +14,15 @@ use prometheus::{
     Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 /// The upper bounds of the duration buckets in seconds.
 const DURATIONS: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
@@ -203,8 +203,8 @@ pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
 
 /// The content type of Prometheus's text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The maximum number of concurrent connections.
-const CONNECTIONS: usize = 16;
+/// The maximum number of concurrent connections. A further one replaces an earlier one.
+const CONNECTIONS: usize = 32;
 /// The timeout for sending a request, and for reading the response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -236,25 +236,46 @@ impl Drop for Endpoint {
     }
 }
 
+/// A connection that is being served.
+#[derive(Debug)]
+struct Connection {
+    task: AbortHandle,
+    has_asked: Arc<AtomicBool>,
+}
+
 async fn serve(listener: TcpListener, metrics: Metrics) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    // In the order of their arrival.
+    let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Most likely, there are too many open files.
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
+        connections.retain(|connection| !connection.task.is_finished());
+        if connections.len() >= CONNECTIONS {
+            // Waiting for an end instead would let clients that send no request keep others out.
+            let is_idle = |connection: &Connection| !connection.has_asked.load(Ordering::Relaxed);
+            let oldest_idle = connections.iter().position(is_idle).unwrap_or_default();
+            if let Some(connection) = connections.remove(oldest_idle) {
+                connection.task.abort();
+            }
+        }
         let metrics = metrics.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(|request| std::future::ready(answer(&request, &metrics)));
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
+        let task = tokio::spawn(async move {
+            let answer = service_fn(|request| {
+                asked.store(true, Ordering::Relaxed);
+                std::future::ready(answer(&request, &metrics))
+            });
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false).max_buf_size(16 << 10);
             let connection = server.serve_connection(TokioIo::new(stream), answer);
             // Clients that do not read are disconnected; errors of connections are ignored.
             let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
-            drop(permit);
         });
+        connections.push_back(Connection { task: task.abort_handle(), has_asked });
     }
 }
 
