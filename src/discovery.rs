@@ -347,6 +347,7 @@ impl<'a> Discovery<'a> {
             jobs: self.settings.jobs,
             room_for_all,
             limit: self.settings.limit,
+            max_output: self.settings.max_output,
         }
     }
 

@@ -174,7 +174,7 @@ impl Check<'_> {
     fn events(&self, holo: &Path, command: &str) -> Result<Vec<Value>, CheckError> {
         let mut program = Program::new(holo);
         program.args([command, "--json"]).env("HOLO_ROOT_DIR", self.root.path()).env("HOLO_HISTORY", "0");
-        program.env("TMPDIR", env::temp_dir()).timeout(LIMIT).capture_limit(usize::MAX);
+        program.env("TMPDIR", env::temp_dir()).timeout(LIMIT).output_limit(u64::MAX);
         let output = program.output()?;
         let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let events: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();

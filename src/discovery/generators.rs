@@ -16,6 +16,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use walkdir::WalkDir;
 
 /// A generator could not be run, or failed.
@@ -25,6 +26,10 @@ struct GeneratorError {
     path: PathBuf,
     source: PluginError,
 }
+
+/// The time limit of a generator if none was given. Generators write files before anything is shown, so one that never
+/// ends would look like a hanging dispatcher.
+const TIME_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Runs all generators, in the order of their names. If the inputs of an earlier run are in use, the files that
 /// generators made then are used instead.
@@ -52,8 +57,8 @@ pub fn run(
             (names::FACTS, cache.facts().into()),
         ];
         let arguments = Vec::new();
-        let limit = settings.limit;
-        let (messages, requests, max_output) = (false, false, process::MAX_OUTPUT);
+        let limit = Some(settings.limit.unwrap_or(TIME_LIMIT));
+        let (messages, requests, max_output) = (false, false, settings.max_output);
         let program = Program { path: &generator, arguments, environment, messages, requests, limit, max_output };
         run_one(program, interrupt, remarks)?;
         made = made_below(&virtual_root)?;

@@ -142,9 +142,12 @@ fn read_files(root: &Root) -> Result<Configuration, ConfigError> {
     Ok(configuration)
 }
 
+/// The maximum size of a configuration file, in bytes.
+const MAX_SIZE: u64 = 16 << 20;
+
 /// Reads a file without blocking: the path may be a FIFO or a device. A link to `/dev/null` counts as an empty file.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file =
+    let file =
         OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
     let is_null = metadata.file_type().is_char_device() && metadata.rdev() == rustix::fs::makedev(1, 3);
@@ -153,7 +156,10 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("not a regular file"));
     }
     let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
+    file.take(MAX_SIZE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_SIZE {
+        return Err(io::Error::other("it is larger than 16 MiB"));
+    }
     Ok(text)
 }
 

@@ -1,4 +1,4 @@
-//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs, and whether untrusted files are refused.
+//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs and on output, and whether untrusted files are refused.
 
 use super::root::Root;
 use holo_definitions::{DocumentError, read_document};
@@ -18,6 +18,23 @@ pub struct EngineSettings {
     pub generations: Generations,
     /// How untrusted files are treated.
     pub trust: TrustSettings,
+    /// The limits on plugins and generators.
+    pub limits: Limits,
+}
+
+/// The limits on plugins and generators.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The maximum output of an operation, in bytes.
+    #[serde(deserialize_with = "size")]
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { output: holo_process::MAX_OUTPUT }
+    }
 }
 
 /// How files that other users may modify are treated.
@@ -145,6 +162,7 @@ mod tests {
             ("[runs]\nsize = \"64MB\"\n", 2, "is not a size such as \"64MiB\""),
             ("[run]\ndays = 1\n", 1, "run"),
             ("[trust]\nmode = \"on\"\n", 2, "enforce"),
+            ("[limits]\noutput = \"lots\"\n", 2, "is not a size such as"),
             ("[generations]\nkeep = 1\nkepp = 1\n", 3, "kepp"),
             ("[runs\n", 1, ""),
         ] {

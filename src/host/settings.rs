@@ -1,5 +1,6 @@
 //! The environment, read once and passed on, and the IDs of runs, which sort by time.
 
+use super::engine::EngineSettings;
 use super::memory;
 use super::root::Root;
 use holo_definitions::duration::DurationError;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub jobs: NonZeroU32,
     /// The timeout for each operation of a plugin, and for each generator (`$HOLO_TIMEOUT`).
     pub limit: Option<Duration>,
+    /// The maximum output of an operation of a plugin, and of a generator, in bytes.
+    pub max_output: u64,
     /// The command that opens a file in an editor (`$VISUAL`, `$EDITOR`).
     pub editor: Option<String>,
     /// The first invalid variable, if any.
@@ -90,6 +93,8 @@ impl Settings {
         Settings {
             // Version 3's own tests set this, and compare whole directory trees.
             keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
+            // `doctor` and the record of an apply report an invalid file.
+            max_output: EngineSettings::read(&root).0.limits.output,
             root,
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero,

@@ -1,6 +1,6 @@
 //! The errors of plugins and other programs.
 
-use super::process::{RunError, StartError, TooMuchError};
+use super::process::{RunError, SETTING, StartError, TooMuchError};
 use crate::error::FatalError;
 use bstr::BString;
 use holo_process::Status;
@@ -29,7 +29,7 @@ pub enum PluginError {
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
     /// It wrote too much.
-    #[error(transparent)]
+    #[error("{0}; {SETTING}")]
     TooMuch(#[from] TooMuchError),
     /// Its process ended with this unsuccessful status.
     #[error("{}", .0.failure().unwrap_or_default())]

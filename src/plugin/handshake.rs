@@ -1,7 +1,7 @@
 //! The handshake with a plugin: finds its program, and negotiates the version of the interface.
 
 use super::error::{OperationError, PluginError, check_status};
-use super::process::{Channel, MAX_OUTPUT, Program, RunError};
+use super::process::{Channel, Program, RunError};
 use crate::host::config::PluginLine;
 use crate::host::interrupt::Interrupt;
 use crate::host::root::Root;
@@ -67,7 +67,7 @@ pub fn shake_hands(
         messages: false,
         requests: false,
         limit: settings.limit,
-        max_output: MAX_OUTPUT,
+        max_output: settings.max_output,
     };
     let ended = request.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => output.extend_from_slice(bytes),

@@ -41,6 +41,8 @@ pub struct RunOptions {
     pub room_for_all: bool,
     /// The timeout of each operation.
     pub limit: Option<Duration>,
+    /// The maximum output of each operation, in bytes.
+    pub max_output: u64,
 }
 
 /// The directories of a plugin.

@@ -12,21 +12,20 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use holo_process::{Channel, Event, Exit, Process};
+pub use holo_process::{Channel, Event, Exit, OutputMeter, Process, TooMuchError};
 
 /// The maximum time that a program which was asked to end may take for work that must not be interrupted.
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
 
-/// The maximum output of a program, on all of its pipes, in bytes.
-pub const MAX_OUTPUT: u64 = 64 << 20;
-/// The maximum size of a scan report, in bytes. A hundred thousand entities need about 30 MB.
-const MAX_REPORT: u64 = 256 << 20;
-
 /// Returns the maximum output of an operation on this number of entities, each of which has a few answers in a session.
-pub(super) fn max_output(operation: Operation, entities: usize) -> u64 {
-    let max = if operation == Operation::Scan { MAX_REPORT } else { MAX_OUTPUT };
+/// The limit is that of other operations than a scan, whose report about a hundred thousand entities needs 30 MB.
+pub(super) fn max_output(operation: Operation, entities: usize, limit: u64) -> u64 {
+    let max = if operation == Operation::Scan { limit.saturating_mul(4) } else { limit };
     max.saturating_add(entities as u64 * 4096)
 }
+
+/// How to change the limit of output, for errors.
+pub(super) const SETTING: &str = "[limits] in /etc/holo/engine.toml sets the limit";
 
 /// A program to be started.
 #[derive(Debug)]
@@ -78,40 +77,18 @@ pub enum RunError {
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
     /// It wrote more than this number of bytes.
-    #[error(transparent)]
+    #[error("{0}; {SETTING}")]
     TooMuch(#[from] TooMuchError),
     /// A signal requested the end; the process and its group are gone.
     #[error(transparent)]
     Interrupted(#[from] FatalError),
 }
 
-/// A program wrote more than this number of bytes, and was ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ended because it wrote more than {} MiB", .0 >> 20)]
-pub struct TooMuchError(u64);
-
-/// Counts the output of a program.
-#[derive(Debug)]
-pub(super) struct OutputMeter {
-    left: u64,
-    limit: u64,
-}
-
-impl OutputMeter {
-    pub(super) fn new(limit: u64) -> OutputMeter {
-        OutputMeter { left: limit, limit }
-    }
-
-    /// Counts bytes. If there are too many, the program is asked to end, which [`wait`] reports as [`Event::Stopped`].
-    pub(super) fn count(&mut self, bytes: usize, process: &mut Process) {
-        self.left = self.left.saturating_sub(bytes as u64);
-        if self.is_exceeded().is_err() && !process.is_ending() {
-            process.set_alarm(Some(Instant::now()));
-        }
-    }
-
-    pub(super) fn is_exceeded(&self) -> Result<(), TooMuchError> {
-        if self.left == 0 { Err(TooMuchError(self.limit)) } else { Ok(()) }
+/// Counts output of a process. If it is too much, the process is asked to end, which [`wait`] reports as
+/// [`Event::Stopped`].
+pub(super) fn count_output(meter: &mut OutputMeter, bytes: usize, process: &mut Process) {
+    if meter.count(bytes).is_err() && !process.is_ending() {
+        process.set_alarm(Some(Instant::now()));
     }
 }
 
@@ -180,7 +157,7 @@ impl Program<'_> {
             wait(&mut process, interrupt, |event| match event {
                 Event::Chunk(channel, bytes) => {
                     written += bytes.len();
-                    if meter.is_exceeded().is_ok() {
+                    if meter.check().is_ok() {
                         heard(Heard::Chunk(channel, bytes));
                     }
                 }
@@ -188,9 +165,9 @@ impl Program<'_> {
                 Event::Ended(exit) => end = Some(Ok(exit)),
                 Event::Stopped(_) => end = Some(Err(RunError::TimedOut(limit.unwrap_or_default()))),
             })?;
-            meter.count(written, &mut process);
+            count_output(&mut meter, written, &mut process);
             if let Some(end) = end {
-                meter.is_exceeded()?;
+                meter.check()?;
                 return end;
             }
         }

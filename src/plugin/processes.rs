@@ -266,7 +266,7 @@ fn program<'a>(
         messages: true,
         requests: false,
         limit: plugin.options.limit,
-        max_output: max_output(operation, 0),
+        max_output: max_output(operation, 0, plugin.options.max_output),
     }
 }
 

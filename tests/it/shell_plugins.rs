@@ -72,6 +72,13 @@ fn endless_output() -> Result<(), Failed> {
     let run = root.holo(&["scan"]);
     let error = format!("!! info with plugin demo failed: {is_ended}");
     ensure(run.status == Some(255) && run.stderr.contains_str(&error), "info should end", &run)?;
+    let root = root_of(&format!("{scan}\napply) seq 1000 ;;"));
+    for (limit, status) in [("1 KiB", 1), ("1 MiB", 0)] {
+        root.write("etc/holo/engine.toml", format!("[limits]\noutput = \"{limit}\"\n"));
+        let run = root.holo(&["apply"]);
+        let is_ended = run.stderr.contains_str("ended because it wrote more than 1024 bytes; [limits] in");
+        ensure(run.status == Some(status) && is_ended == (status == 1), &format!("the limit should be {limit}"), &run)?;
+    }
     let root = root_of(scan).script("usr/share/holo/generators/10-endless", "#!/bin/sh\nyes | tr -d '\\n'\n");
     let run = root.run(
         "sh",

@@ -1,8 +1,11 @@
 //! Programs that a plugin runs.
 
 use crate::output::Output;
+use holo_process::MAX_OUTPUT;
 use holo_protocol::environment as names;
+use holo_protocol::words::reason;
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,12 +19,16 @@ pub fn keep_environment(program: &mut Program) {
     }
 }
 
-/// Runs a program to its end, and passes on its output as it arrives.
+/// The maximum output of a program whose output is passed on, in bytes. It is half of what the dispatcher accepts from an
+/// operation, so that a program that prints without end is the failure of its entity, and not of the plugin.
+pub const MAX_RELAYED: u64 = MAX_OUTPUT / 2;
+
+/// Runs a program to its end, and passes on its output as it arrives, up to [`MAX_RELAYED`].
 ///
 /// # Errors
-/// If the program cannot be started. A program that fails is no error here.
-pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
-    program.run(|stream, bytes| output.relay(stream, bytes))
+/// If the program cannot be started, or prints too much. A program that fails is no error here.
+pub fn run(program: &mut Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
+    program.output_limit(MAX_RELAYED).run(|stream, bytes| output.relay(stream, bytes))
 }
 
 /// Returns the path of a program in `$PATH`.
@@ -37,32 +44,45 @@ pub enum FilterError {
     /// The program could not be run.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// Its output could not be written.
+    #[error("cannot write its output: {}", reason(.0))]
+    Write(#[source] io::Error),
     /// The program failed, as described.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Runs a program that reads one file and writes another, and passes on its stderr as it arrives.
+/// The default timeout of [`filter`].
+const FILTER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// Runs a program that reads a file and prints its new content, and passes on its stderr as it arrives.
 ///
-/// Without a timeout, its duration is unlimited. Therefore it stays in our process group, and ends with it.
+/// Its output goes through a pipe and not directly to the file, which it could grow until the disk is full.
 ///
 /// # Errors
-/// If the program cannot be started, or its exit status is not 0. The message is meant to follow "execution of PATH
+/// If the program cannot be started, exceeds the timeout (by default 10 minutes) or 64 MiB of output, or its exit status
+/// is not 0. The message is meant to follow "execution of PATH
 /// failed: ".
 pub fn filter(
     program: &Path,
     input: File,
-    result: File,
+    mut result: File,
     timeout: Option<Duration>,
     output: &mut Output<'_>,
 ) -> Result<(), FilterError> {
     let path = if program.components().count() == 1 { Path::new(".").join(program) } else { program.to_owned() };
     let mut filter = Program::new(path);
-    filter.stdin_file(input).stdout_file(result);
-    match timeout {
-        None => filter.in_our_group().linger(Duration::ZERO),
-        Some(limit) => filter.timeout(limit),
-    };
-    let ended = run(&filter, output)?;
+    filter.stdin_file(input).timeout(timeout.unwrap_or(FILTER_TIMEOUT));
+    if timeout.is_none() {
+        // As under version 3, it is no process group of its own, and its background processes are not waited for.
+        filter.in_our_group().linger(Duration::ZERO);
+    }
+    let mut written = Ok(());
+    let ended = filter.run(|stream, bytes| match stream {
+        Stream::Stdout if written.is_ok() => written = result.write_all(bytes),
+        Stream::Stdout => {}
+        Stream::Stderr => output.relay(stream, bytes),
+    })?;
+    written.map_err(FilterError::Write)?;
     ended.failure().map_or(Ok(()), |failure| Err(FilterError::Failed(failure)))
 }

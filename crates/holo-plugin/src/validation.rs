@@ -53,7 +53,7 @@ impl Validation<'_> {
         let copy = place.shown().display().to_string();
         let mut program = Program::from_words(command.words().iter().map(|word| word.replace("{}", &copy)));
         program.timeout(timeout);
-        let ended = if sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
+        let ended = if sensitive { program.run(|_, _| {}) } else { process::run(&mut program, output) };
         let removed = place.remove();
         place.remove_empty_folders(Path::new(""));
         removed?;

@@ -3,6 +3,7 @@
 use crate::child::{Child, wait_for_any};
 use crate::ended::{Status, Tail};
 use crate::error::ConversationError;
+use crate::meter::{MAX_OUTPUT, OutputMeter, TooMuchError};
 use crate::program::{Input, Program};
 use crate::start::{Channel, Reach};
 use crate::{ProgramError, groups};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The maximum length of a line of standard error; longer lines are split.
 const MAX_DIAGNOSTIC: usize = 1 << 16;
+/// The maximum size of standard error during one request, in bytes. It is passed on, like the output of a program.
+const MAX_DIAGNOSTICS: u64 = MAX_OUTPUT / 2;
 
 /// A running program that receives requests and answers with lines.
 ///
@@ -47,6 +50,8 @@ pub struct Conversation {
     leaves_nothing: bool,
     /// The number of bytes received since the last request or complete answer.
     answered: usize,
+    /// Counts its standard error since the last request.
+    diagnosed: OutputMeter,
     exited_at: Option<Instant>,
     /// The exit status; `None` until it is known.
     status: Option<Status>,
@@ -75,6 +80,7 @@ impl Program {
             linger: self.linger,
             leaves_nothing: self.leaves_nothing,
             answered: 0,
+            diagnosed: OutputMeter::new(MAX_DIAGNOSTICS),
             exited_at: None,
             status: None,
         })
@@ -98,6 +104,7 @@ impl Conversation {
     /// It is no error if the program does not read the request, because it may have answered in advance.
     pub fn send(&mut self, request: &[u8]) {
         self.answered = 0;
+        self.diagnosed = OutputMeter::new(MAX_DIAGNOSTICS);
         self.child.send(request);
     }
 
@@ -128,6 +135,9 @@ impl Conversation {
                     return Err(self.give_up(ConversationError::AnswerTooLong { limit }, heard));
                 }
                 return Ok(line.to_vec());
+            }
+            if let Err(TooMuchError(limit)) = self.diagnosed.check() {
+                return Err(self.give_up(ConversationError::DiagnosticsTooLong { limit }, heard));
             }
             if self.is_exhausted() {
                 return Err(self.fail_at_end(heard));
@@ -196,9 +206,11 @@ impl Conversation {
 
     /// Reads all available output.
     fn take(&mut self, heard: &mut dyn FnMut(&[u8])) {
-        let Conversation { child, answers, diagnostics, tail, .. } = self;
+        let Conversation { child, answers, diagnostics, diagnosed, tail, .. } = self;
         child.exchange(&mut |channel, bytes| match channel {
             Channel::Stdout => answers.push(bytes),
+            // The rest is discarded.
+            Channel::Stderr if diagnosed.count(bytes.len()).is_err() => {}
             Channel::Stderr => {
                 tail.push(bytes);
                 diagnostics.push(bytes);

@@ -1,6 +1,7 @@
 //! The errors of starting programs and waiting for them.
 
 use crate::ended::Status;
+use crate::meter::Size;
 use crate::words;
 use std::ffi::NulError;
 use std::io;
@@ -24,13 +25,13 @@ pub enum ProgramError {
         /// The system's error.
         source: io::Error,
     },
-    /// Its output exceeded the [limit](crate::Program::output), and it was terminated.
-    #[error("{program} printed more than {limit} bytes")]
+    /// Its output exceeded the [limit](crate::Program::output_limit), and it was killed.
+    #[error("{program} printed more than {}", Size(*limit))]
     TooMuchOutput {
         /// The program's name.
         program: String,
         /// The limit in bytes.
-        limit: usize,
+        limit: u64,
     },
 }
 
@@ -149,6 +150,12 @@ pub enum ConversationError {
     AnswerTooLong {
         /// The limit in bytes.
         limit: usize,
+    },
+    /// Its standard error exceeded the limit.
+    #[error("wrote more than {} to its standard error", Size(*limit))]
+    DiagnosticsTooLong {
+        /// The limit in bytes.
+        limit: u64,
     },
     /// Waiting for the program failed.
     #[error("cannot be waited for: {}", words::reason(.0))]

@@ -2,6 +2,7 @@
 
 use crate::Identity;
 use crate::error::StartError;
+use crate::meter::MAX_OUTPUT;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
@@ -16,8 +17,6 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(5);
 /// The default time to wait for output after a program has exited, if a child of it holds its pipes open.
 const LINGER: Duration = Duration::from_millis(500);
-/// The default maximum number of bytes that [`Program::output`] captures.
-const CAPTURE_LIMIT: usize = 64 << 20;
 
 /// A program that can be run, once or several times.
 ///
@@ -43,7 +42,7 @@ pub struct Program {
     pub(crate) finishes: Option<Duration>,
     pub(crate) uninterrupted: Option<(PathBuf, Duration)>,
     pub(crate) leaves_nothing: bool,
-    pub(crate) capture_limit: usize,
+    pub(crate) output_limit: u64,
 }
 
 /// The standard input of a program.
@@ -77,7 +76,7 @@ impl Program {
             finishes: None,
             uninterrupted: None,
             leaves_nothing: false,
-            capture_limit: CAPTURE_LIMIT,
+            output_limit: MAX_OUTPUT,
         }
     }
 
@@ -262,10 +261,10 @@ impl Program {
         self.timeout.map(|timeout| timeout.saturating_add(self.finishes.unwrap_or_default()))
     }
 
-    /// Sets the maximum number of bytes that [`output`](Self::output) captures, of both streams together; 64 MiB by
-    /// default.
-    pub fn capture_limit(&mut self, limit: usize) -> &mut Program {
-        self.capture_limit = limit;
+    /// Sets the maximum number of bytes that it may write to both streams together if it is [run](Self::run) to its
+    /// end; 64 MiB by default. A program that writes more is killed.
+    pub fn output_limit(&mut self, limit: u64) -> &mut Program {
+        self.output_limit = limit;
         self
     }
 

@@ -6,7 +6,7 @@ use crate::records::{LastRun, Mocks};
 use bstr::BString;
 use holo_change::PathError;
 use holo_plugin::definitions::WrittenCommand;
-use holo_plugin::process::{Ended, Program, ProgramError, SYSTEM_PATH, keep_environment};
+use holo_plugin::process::{Ended, MAX_RELAYED, Program, ProgramError, SYSTEM_PATH, keep_environment};
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, MAX_VALUE, Mode, Output, Sent, Stream, Verdict,
 };
@@ -122,10 +122,10 @@ impl ExecEntity {
     fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
         let failed = |reason: RunError| ExecError::Failed { command: exec.shown(), reason };
-        let program = program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
+        let mut program = program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let keeps = !mode.wanted.is_empty() || !self.has_no_conditions();
         let mut stdout = Captured::default();
-        let ended = program.run(|stream, bytes| {
+        let ended = program.output_limit(MAX_RELAYED).run(|stream, bytes| {
             if keeps && stream == Stream::Stdout {
                 stdout.take(bytes);
             }

@@ -5,7 +5,7 @@ use bstr::{BString, ByteSlice};
 use holo_change::error::{PathError, Result};
 use holo_change::tracked::Digest;
 use holo_change::{OnDisk, PathHandle, Tree};
-use holo_plugin::process::{self, Ended, Program};
+use holo_plugin::process::{self, Ended, Program, ProgramError};
 use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -108,11 +108,12 @@ impl Script {
         let mut program = Program::new(&path);
         program.current_dir(host.root());
         mode.tell(&mut program);
-        match process::run(&program, output) {
+        match process::run(&mut program, output) {
             Ok(ended) => self.outcome(&ended, host, output),
             Err(error) => {
                 output.error(error.to_string().replace(&*path.to_string_lossy(), &self.path.to_string_lossy()));
-                Applied::Failed { version_3_status: NOT_STARTED, nothing_changed: true }
+                let nothing_changed = matches!(error, ProgramError::NotStarted(_) | ProgramError::NotFound(_));
+                Applied::Failed { version_3_status: if nothing_changed { NOT_STARTED } else { 1 }, nothing_changed }
             }
         }
     }

@@ -57,12 +57,12 @@ impl<'a> Programs<'a> {
     /// Runs the programs for a file. In test mode, only prints the commands.
     pub(crate) fn call(&self, path: &Path, is_sensitive: bool, host: &Host, output: &mut Output<'_>) -> Result<()> {
         for post in self.of_file(path) {
-            let program = program(post.command.words(), path, self.timeout);
+            let mut program = program(post.command.words(), path, self.timeout);
             if host.test_mode() {
                 output.print(format!("MOCK: {program}\n"));
                 continue;
             }
-            let ended = if is_sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
+            let ended = if is_sensitive { program.run(|_, _| {}) } else { process::run(&mut program, output) };
             if let Some(failure) = ended?.failure() {
                 return Err(ScaffoldError::Never(format!("`{program}` failed: {failure}")));
             }

@@ -97,7 +97,7 @@ impl Session {
     pub(super) fn ask(
         &mut self,
         request: Request,
-        limit: Option<Duration>,
+        (limit, max_output): (Option<Duration>, u64),
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, FatalError> {
@@ -110,7 +110,7 @@ impl Session {
         };
         line.push(b'\n');
         self.process.send(&line);
-        let mut meter = OutputMeter::new(process::max_output(request.operation, request.entities.len()));
+        let mut meter = OutputMeter::new(process::max_output(request.operation, request.entities.len(), max_output));
         // A request may contain hundreds of thousands of entities.
         drop((request, line));
         let mut idle_since = Instant::now();
@@ -125,7 +125,7 @@ impl Session {
             let Heard { strays, ended, timed_out, waiting, interrupted } = self.exchange(interrupt);
             let before = self.incoming.len();
             let written = before - held + strays.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-            meter.count(written, &mut self.process);
+            process::count_output(&mut meter, written, &mut self.process);
             let end = self.take_answers(held, said);
             if self.incoming.len() < before {
                 idle_since = Instant::now();
@@ -142,7 +142,7 @@ impl Session {
             if let Some(fatal) = interrupted {
                 return Err(fatal);
             }
-            if let Err(error) = meter.is_exceeded().map_err(PluginError::TooMuch)
+            if let Err(error) = meter.check().map_err(PluginError::TooMuch)
                 && (timed_out || ended.is_some())
             {
                 return Ok(RequestEnd::Over(error));

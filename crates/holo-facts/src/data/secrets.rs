@@ -130,7 +130,7 @@ fn decrypt(root: &Path, texts: &[String]) -> Result<Vec<Opened>, SecretError> {
         .args([OsStr::new("decrypt"), OsStr::new("--json"), OsStr::new("--root"), root.as_os_str()])
         .stdin(json!(texts).to_string())
         .timeout(TIME_LIMIT)
-        .capture_limit(usize::MAX)
+        .output_limit(u64::MAX)
         .output()
         .map_err(|error| SecretError(error.to_string()))?;
     if let Some(failure) = output.ended.failure() {

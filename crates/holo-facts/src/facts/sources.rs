@@ -19,7 +19,7 @@ const TIME_LIMIT: Duration = Duration::from_millis(1500);
 const GRACE: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_millis(200);
 /// The maximum output of a program in bytes.
-const MAX_OUTPUT: usize = 4 << 20;
+const MAX_OUTPUT: u64 = 4 << 20;
 
 /// A fact source.
 enum Source {
@@ -108,7 +108,7 @@ fn program(root: &Root, path: &Path) -> Found {
         .timeout(TIME_LIMIT)
         .grace(GRACE)
         .linger(LINGER)
-        .capture_limit(MAX_OUTPUT)
+        .output_limit(MAX_OUTPUT)
         .output()
         .map_err(|error| LocatedError::new(shown.display(), error))?;
     if let Some(failure) = output.ended.failure() {

@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         both_sides_may_write_much_before_they_read,
         a_flood_on_standard_error_holds_up_nothing,
         a_flood_of_answers_is_limited,
+        an_endless_standard_error_ends_the_conversation,
         what_is_answered_counts_from_the_last_request,
         a_line_of_two_megabytes_is_too_long_unless_allowed,
         silence_has_its_deadline_and_ends_the_whole_group,
@@ -125,11 +126,11 @@ fn a_flood_on_standard_error_holds_up_nothing() {
     assert_eq!(answer.unwrap(), b"got it");
     assert!(length >= 18_000_000, "{length}");
     // An endless flood does not delay the deadline.
-    let mut endless = shell("yes flood >&2; :").grace(SHORT).converse().unwrap();
+    let mut endless = shell("while :; do echo flood; done >&2").grace(SHORT).converse().unwrap();
     let id = endless.id();
     assert_eq!(line_within(&mut endless, SHORT), Err("did not answer within 1s".to_owned()));
     assert!(!is_running(id));
-    let mut endless = shell("tr '\\0' x </dev/zero >&2; :").grace(SHORT).converse().unwrap();
+    let mut endless = shell("while printf %05000d 0; do sleep 0.001; done >&2").grace(SHORT).converse().unwrap();
     let mut longest = 0;
     let late = endless.line(Deadline::after(SHORT), &mut |line| longest = longest.max(line.len()));
     assert_eq!(shown(late), Err("did not answer within 1s".to_owned()));
@@ -153,6 +154,14 @@ fn what_is_answered_counts_from_the_last_request() {
     }
     conversation.send(b"1234567\n");
     assert_eq!(line(&mut conversation), Err("answered with a line of more than 6 bytes".to_owned()));
+}
+
+fn an_endless_standard_error_ends_the_conversation() {
+    let mut conversation = converse("yes >&2");
+    let mut size = 0;
+    let end = conversation.line(Deadline::after(Duration::from_secs(60)), &mut |line| size += line.len() + 1);
+    assert_eq!(end.unwrap_err().to_string(), "wrote more than 32 MiB to its standard error");
+    assert!(size <= 32 << 20 && !is_running(conversation.id()), "{size}");
 }
 
 fn a_line_of_two_megabytes_is_too_long_unless_allowed() {

@@ -442,14 +442,14 @@ fn environment() {
 fn captured() {
     let output = shell("echo out; echo err >&2; exit 1").output().unwrap();
     assert_eq!((&*output.stdout, &*output.stderr, output.ended.code()), (&b"out\n"[..], &b"err\n"[..], Some(1)));
-    assert_eq!(shell("printf 12345; printf 67890 >&2").capture_limit(10).output().unwrap().stdout, b"12345");
+    assert_eq!(shell("printf 12345; printf 67890 >&2").output_limit(10).output().unwrap().stdout, b"12345");
 }
 
 fn too_much() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("pid");
     let mut program = shell(&format!("echo $$ >{}; yes", file.display()));
-    let error = program.capture_limit(100_000).output().unwrap_err().to_string();
+    let error = program.output_limit(100_000).output().unwrap_err().to_string();
     assert_eq!(error, "/bin/sh printed more than 100000 bytes");
     wait_until_gone(number(&fs::read_to_string(file).unwrap()));
 }

@@ -252,6 +252,8 @@ fn timeout() {
         assert_eq!(pids.len(), 2, "{outcome:?}");
         pids.into_iter().for_each(wait_until_gone);
     }
+    let endless = Bench::new("command = 'yes'\nlog_output = false").apply();
+    assert!(endless.said.ends_with("yes: yes printed more than 32 MiB\n") && !endless.succeeded(), "{endless:?}");
     let polite = Bench::new(
         "shell = true\ncommand = 'trap \"echo cleaned up; exit 0\" TERM; while :; do sleep 0.05; done'\ntimeout = '1s'",
     );
@@ -386,6 +388,11 @@ fn guards() {
         let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = 'sleep 600'\ntimeout = '300ms'"));
         for outcome in [bench.check(), bench.apply()] {
             assert_eq!(outcome.said, format!("!! {key} `sleep 600`: timed out after 300ms\n"));
+            assert!(!outcome.succeeded());
+        }
+        bench.define(&format!("command = 'touch @/ran'\n{key} = 'yes'"));
+        for outcome in [bench.check(), bench.apply()] {
+            assert_eq!(outcome.said, format!("!! {key} `yes`: yes printed more than 64 MiB\n"));
             assert!(!outcome.succeeded());
         }
         bench.define(&format!("command = 'touch @/ran'\n{key} = '/etc/passwd'"));

@@ -124,6 +124,9 @@ fn script_content(
     Ok(image.content)
 }
 
+/// The maximum size of a template, and of the content that it changes, in bytes.
+const MAX_TEXT: u64 = 16 << 20;
+
 /// Renders the template with the current content as its `input`.
 fn template_content(
     entity: &FileEntity,
@@ -136,13 +139,16 @@ fn template_content(
     let place = layout.resource(resource).followed()?;
     let name = entity.shown_resource(resource).display().to_string();
     let failed = |reason: String| EvaluationError(format!("rendering of {name} failed: {reason}"));
-    let text = |mut file: File, what: &str| {
+    let text = |file: File, what: &str| {
         let mut text = String::new();
-        let read = file.read_to_string(&mut text).map_err(|error| match error.kind() {
+        let read = file.take(MAX_TEXT + 1).read_to_string(&mut text).map_err(|error| match error.kind() {
             ErrorKind::InvalidData => failed(format!("{what} is not UTF-8")),
             _ => failed(format!("read {what}: {error}")),
         });
-        read.map(|_| text)
+        match read? as u64 {
+            0..=MAX_TEXT => Ok(text),
+            _ => Err(failed(format!("{what} is larger than {} MiB", MAX_TEXT >> 20))),
+        }
     };
     let template = text(place.open_if_file()?.ok_or_else(|| missing(&place))?, "it")?;
     let input = text(open_input(input)?, "the content so far")?;

@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a target that a pending entity may bring is pending, and not failed", pending),
         trial("what was declared before is taken away before an overlay with a sidecar comes", after_declared),
         trial("a holoscript ends with the time limit", time_limit),
+        trial("a holoscript that prints without end is ended", endless),
     ]
 }
 
@@ -201,5 +202,18 @@ fn time_limit() {
         .script(format!("{RESOURCES}/20-y/etc/conf.holoscript"), "#!/bin/sh\ncat; exec sleep 600\n");
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(root.read("etc/conf"), "stock\n");
+}
+
+fn endless() {
+    let root = root("").script(format!("{RESOURCES}/20-y/etc/conf.holoscript"), "#!/bin/sh\nyes\n");
+    for arguments in [&["check", "--diff"][..], &["apply"]] {
+        let run = root.holo(arguments);
+        let script = root.join(format!("{RESOURCES}/20-y/etc/conf.holoscript"));
+        let path = script.display();
+        assert_eq!(run.status, Some(1), "{run}");
+        let error = format!("execution of {path} failed: {path} printed more than 64 MiB");
+        assert!(run.stderr_lossy().contains(&error), "{run}");
+    }
     assert_eq!(root.read("etc/conf"), "stock\n");
 }
