@@ -20,11 +20,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-/// The access to directories that are only ancestors of inputs.
+/// The access to directories that are only ancestors of inputs, if other users can enter them.
 const ON_THE_WAY: Access = Access { mode: 0o755, uid: 0, gid: 0 };
 /// The access to generated files, which are private to root during a run too.
 const PRIVATE: Access = Access { mode: 0o700, uid: 0, gid: 0 };
@@ -217,7 +218,8 @@ pub(super) fn inputs_of(all: Vec<Found>, digests: Vec<Option<Digest>>, places: &
                 break;
             }
             directories.insert(parent.to_owned());
-            let access = if parent == Path::new(inputs::GENERATED) { PRIVATE } else { ON_THE_WAY };
+            let access =
+                if parent == Path::new(inputs::GENERATED) { PRIVATE } else { access_on_the_way(&places.at(parent)) };
             on_the_way.push((parent.to_owned(), Node::Directory(access)));
         }
         if matches!(node, Node::Directory(_)) {
@@ -228,6 +230,16 @@ pub(super) fn inputs_of(all: Vec<Found>, digests: Vec<Option<Digest>>, places: &
     let mut inputs: Inputs = inputs.into_iter().collect();
     inputs.extend(on_the_way);
     Ok(inputs)
+}
+
+/// Returns the access to an ancestor of inputs, which is its own if it protects them from other users.
+fn access_on_the_way(path: &Path) -> Access {
+    match fs::metadata(path) {
+        Ok(found) if found.mode() & 0o001 == 0 => {
+            Access { mode: found.mode() & 0o7777, uid: found.uid(), gid: found.gid() }
+        }
+        _ => ON_THE_WAY,
+    }
 }
 
 fn is_gone(error: &io::Error) -> bool {

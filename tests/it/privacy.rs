@@ -17,10 +17,11 @@ const READABLE: &str = "find /var/lib/holo /run/holo* /tmp/holo* -readable 2>/de
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 5] = [
+    let cases: [(&str, fn()); 6] = [
         ("copies_of_private_files_cannot_be_read_by_others", copies_of_private_files),
         ("state_that_an_earlier_version_left_open_is_closed", state_is_closed),
         ("inputs_of_a_generation_in_use_can_be_read_by_others_and_nothing_else", inputs_in_use),
+        ("inputs_in_a_closed_directory_are_private_in_a_generation_in_use", closed_inputs),
         ("other_users_can_run_commands_that_only_read", commands_of_others),
         ("other_users_cannot_lock_the_lock_of_a_killed_apply", lock_of_a_killed_apply),
     ];
@@ -133,6 +134,20 @@ fn inputs_in_use() {
     assert!(system.run("holo", &["rollback", "--release"]).success());
     apply(&system);
     assert!(modes(&system).starts_with("700 holo\n700 holo/.engine\n"), "{}", modes(&system));
+}
+
+fn closed_inputs() {
+    let system = system();
+    system.must("mkdir -m 750 /etc/holo && mkdir -p /etc/holo/resources/exec");
+    system.write("/etc/holo/resources/exec/closed.toml", format!("# {SECRET}\n"));
+    apply(&system);
+    system.write("/usr/share/holo/files/10-ours/etc/motd", "newer\n");
+    apply(&system);
+    let run = system.run("holo", &["rollback", "--force"]);
+    assert!(run.success(), "{run}");
+    is_private(&system);
+    let copy = system.must("find /var/lib/holo/.engine -path '*/etc/holo' -printf '%m\\n'");
+    assert_eq!(copy, "750\n");
 }
 
 fn commands_of_others() {
