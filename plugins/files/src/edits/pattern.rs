@@ -82,3 +82,16 @@ pub(super) fn compile(key: &'static str, pattern: &str) -> Result<Regex, Invalid
     let compiled = RegexBuilder::new(pattern).build();
     compiled.map_err(|error| Invalid::new(key, format!("{pattern:?} is not a regular expression: {}", words(&error))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_and_large_patterns_are_named_with_the_reason() {
+        for (pattern, reason) in [("(", "unclosed group"), (r"\w{999}{999}", "it is too large")] {
+            let invalid = format!("{:?}", compile("pattern", pattern).unwrap_err());
+            assert!(invalid.contains(reason), "{invalid}");
+        }
+    }
+}
