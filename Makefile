@@ -12,7 +12,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wil
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check advisories mutants tour bench install
+.PHONY: all build test quick check advisories mutants fuzz tour bench install
 
 all: build
 
@@ -59,6 +59,12 @@ mutants:
 	$(MUTANTS) -o target/mutants/change -p holo-change -f $(CHANGE)/group.rs -f $(CHANGE)/base_store.rs \
 	    -f $(CHANGE)/tracked.rs -f '$(CHANGE)/tracked/*.rs' -- --lib || status=$$?; \
 	exit $$status
+
+# Tries mutated inputs for everything that parses foreign bytes.
+fuzz:
+	cargo build --workspace
+	HOLO_FUZZ_SECONDS=$${HOLO_FUZZ_SECONDS:-600} cargo test --workspace --no-fail-fast --lib -- panic
+	HOLO_FUZZ_SECONDS=$${HOLO_FUZZ_SECONDS:-600} cargo test -p holo --test it -- fuzz
 
 tour: build
 	examples/tour

@@ -411,7 +411,7 @@ fn only_the_reporter_writes_to_the_streams() {
 }
 
 /// The files that use the streams of the process directly.
-const STREAM_USERS: [&str; 6] = [
+const STREAM_USERS: [&str; 7] = [
     "crates/holo-process/src/streams.rs",
     "src/report/console.rs",
     // An editor needs the terminal itself.
@@ -419,6 +419,7 @@ const STREAM_USERS: [&str; 6] = [
     // The standard output of this process is the lock.
     "crates/holo-process/src/groups.rs",
     // Not part of any program that is installed.
+    "crates/holo-testing/src/fuzz.rs",
     "crates/holo-testing/src/overlay.rs",
     "crates/holo-testing/src/require.rs",
 ];

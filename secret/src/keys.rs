@@ -124,3 +124,37 @@ fn ssh(content: &[u8]) -> Result<Vec<Box<dyn Identity>>, &'static str> {
         Err(_) => Err("this is not a private key of SSH"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn no_encrypted_value_makes_the_decryption_panic() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join(AGE);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        // The example of age's specification.
+        fs::write(&file, "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX\n").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        let keys = Keys::read(root.path());
+        let target = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "values");
+        assert_eq!(keys.decrypt(&target.input(0)).unwrap(), b"a secret value\n");
+        let words = [
+            "-> X25519 ",
+            "-> scrypt ",
+            "---",
+            "-----BEGIN AGE ENCRYPTED FILE-----\n",
+            "\n",
+            "=",
+            "18446744073709551615",
+        ];
+        target.words(&words).inputs(2000).run(|input| {
+            drop(keys.decrypt(input));
+            drop(age(input));
+            drop(ssh(input));
+        });
+    }
+}

@@ -15,6 +15,7 @@ mod engine;
 mod examples;
 mod facts;
 mod from_ansible;
+mod fuzz;
 mod generations;
 mod health;
 mod history;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         ("health", health::trials()),
         ("engine", engine::trials()),
         ("facts", facts::trials()),
+        ("fuzz", fuzz::trials()),
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
         ("history", history::trials()),

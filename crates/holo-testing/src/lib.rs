@@ -8,6 +8,7 @@
 pub mod binaries;
 pub mod disturb;
 mod files;
+pub mod fuzz;
 pub mod others;
 pub mod overlay;
 pub mod processes;

@@ -190,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_makes_the_reader_panic() {
+        let words = ["\"changed\":", "\"diff\":", "\"before\":", "[", "{", "null", "true", ",", "\"rc\":"];
+        let target = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "answers").words(&words).inputs(5000);
+        target.run(|input| {
+            let Ok(reply) = serde_json::from_slice(input) else { return };
+            drop(Answer::new("m", reply, Some("a last line"), LIMITS).difference());
+        });
+    }
+
+    #[test]
     fn the_fields_of_an_answer_decide_its_end() {
         let failed = |reason: &str| End::Failed(reason.to_owned());
         for (text, end) in [

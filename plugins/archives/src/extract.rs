@@ -286,6 +286,32 @@ impl ShortCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn no_archive_makes_the_extraction_panic() {
+        let definition: Archive =
+            toml::from_str("path = '/srv/x.gz'\nurl = 'http://x/'\nextract_to = '/opt/x'").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let state = Tree::open(folder.path()).unwrap();
+        let checksums = ChecksumCache::open(state.place(Path::new("known/x")), true);
+        let fuzzed = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "archives").inputs(1000);
+        fuzzed.run(|input| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(input).unwrap();
+            let extraction = Extraction {
+                top: Path::new("/opt/x"),
+                strip: 0,
+                selection: &Selection::new(&definition, &|_| Ok(false)),
+                download: Path::new("/srv/x.gz"),
+                mode: 0o644,
+                limits: Limits::default(),
+                owner: Ownership::default(),
+                checksums: &checksums,
+            };
+            drop(list(&mut file, extraction));
+        });
+    }
 
     #[test]
     fn a_copy_ends_where_a_content_is_too_long() {

@@ -193,6 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn no_signature_makes_the_verification_panic() {
+        const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+        validate_key(KEY).unwrap();
+        let words =
+            ["[GNUPG:] ", "GOODSIG ", "VALIDSIG ", "\n", "untrusted comment: ", "trusted comment: ", "==", "RUQ", " "];
+        let target =
+            holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "signatures").words(&words).inputs(3000);
+        target.run(|input| {
+            let text = String::from_utf8_lossy(input);
+            drop(Status::parse(&text));
+            drop(validate_key(&text));
+            drop(verify_minisign(KEY, &text, &mut &b"test"[..]));
+        });
+    }
+
+    #[test]
     fn one_good_signature_suffices_if_no_other_is_bad() {
         let good = "GOODSIG 39FAF2752CD37B16 good@example.org";
         let valid = "VALIDSIG CAEBF3CE65AD1184B70DEC7139FAF2752CD37B16 2026-11-23 1795449238 0 4 0 22 8 00 CAEBF3CE";

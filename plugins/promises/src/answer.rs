@@ -174,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_makes_the_reader_panic() {
+        let words = ["log_", "=", "{", "}", "[", "\"result\":", "result_classes=", "null", "\n", "line_based", "v1"];
+        let target = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "answers").words(&words).inputs(2000);
+        target.run(|input| {
+            let text = String::from_utf8_lossy(input);
+            drop(read(Protocol::Json, &text));
+            drop(read(Protocol::Lines, &text));
+            drop(text.lines().next().map(crate::request::Header::parse));
+        });
+    }
+
+    #[test]
     fn json_with_logs_before_it_and_in_it() {
         let (answer, events) = read(
             Protocol::Json,

@@ -216,6 +216,13 @@ mod tests {
     }
 
     #[test]
+    fn no_list_makes_the_search_panic() {
+        let words = ["SHA256 (", ") = ", "  ", " *", "\\", "./", "x.tar.gz", "\n", "SHA512-256 "];
+        let target = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "lists").words(&words).inputs(5000);
+        target.run(|input| drop(find(&String::from_utf8_lossy(input), "/srv/x.tar.gz")));
+    }
+
+    #[test]
     fn list_is_read_in_every_form() {
         let (one, other, long) = ("1".repeat(64), "2".repeat(64), "a".repeat(128));
         let found = |list: &str| found(list, "/pub/dist/app.tar");

@@ -3,10 +3,12 @@ use super::*;
 use crate::source::Files;
 use crate::template_context::{Dot, TemplateContext};
 use holo_plugin::facts::Knowledge;
+use holo_testing::fuzz::Target;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 fn data() -> Value {
     json!({
@@ -378,4 +380,49 @@ fn no_text_makes_it_panic() {
             drop(engine.render("x", &format!("{open}{template}"), Dot::All));
         }
     }
+}
+
+#[test]
+fn no_template_makes_an_engine_panic() {
+    // Without optimization, the deepest nesting that minijinja accepts needs more than the 2 MiB of a test.
+    let fuzzed = thread::Builder::new().stack_size(8 << 20).spawn(|| NAMES.iter().for_each(|language| fuzz(language)));
+    fuzzed.unwrap().join().unwrap();
+}
+
+fn fuzz(language: &str) {
+    let words = [
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "[[",
+        "]]",
+        "range",
+        "end",
+        "endfor",
+        "if",
+        "include",
+        "yield",
+        "block",
+        "define",
+        "template",
+        "printf",
+        "repeat",
+        "indent",
+        "~",
+        "*",
+        "|",
+        "(",
+        ")",
+        "..",
+        "$x :=",
+        "\"%999999999d\"",
+        "-",
+        "/ 0",
+    ];
+    let root = tempfile::tempdir().unwrap();
+    files(root.path());
+    let engine = renderer(language, context(root.path()), None).unwrap().unwrap();
+    let target = Target::new(env!("CARGO_MANIFEST_DIR"), language).words(&words).inputs(3000);
+    target.run(|input| drop(engine.render("a.conf", &String::from_utf8_lossy(input), Dot::All)));
 }

@@ -8,6 +8,17 @@ fn values(value: &Value) -> Values {
 }
 
 #[test]
+fn no_answer_makes_the_reader_panic() {
+    let words =
+        ["# simple\n", "name: ", "ral_eom", "ral_was: ", ": ", "\n", "---\n", "provider:\n", "  type: ", "&a", "*a"];
+    let target = holo_testing::fuzz::Target::new(env!("CARGO_MANIFEST_DIR"), "answers").words(&words).inputs(2000);
+    target.run(|input| {
+        drop(parse(&String::from_utf8_lossy(input)));
+        drop(Metadata::parse("x", "x", input));
+    });
+}
+
+#[test]
 fn a_shell_gets_back_what_was_given() {
     for (value, argument) in [
         (json!("plain"), "a='plain'"),
