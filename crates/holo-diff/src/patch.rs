@@ -248,8 +248,10 @@ impl<'a> Locator<'a> {
             return (end >= done && search.fits_at(end)).then_some(end);
         }
         let last = count - (length - suffix_fuzz);
+        // The guess may be far outside of the text.
+        let nearest = (done - guess).max(guess - last).max(0);
         let most = (last - guess).max(guess - done);
-        let places = (0..=most).flat_map(|offset| {
+        let places = (nearest..=most).flat_map(|offset| {
             let ahead = Some(guess + offset);
             let behind = (offset > 0).then_some(guess - offset);
             ahead.into_iter().chain(behind)

@@ -263,8 +263,12 @@ fn fault(name: &str, error: &Error) -> LocatedError {
 }
 
 fn describe(error: &Error) -> String {
+    if error.kind() == ErrorKind::WriteFailure
+        && let Some(source) = std::error::Error::source(error)
+    {
+        return source.to_string();
+    }
     match (error.kind(), error.detail()) {
-        (ErrorKind::WriteFailure, _) if let Some(source) = std::error::Error::source(error) => source.to_string(),
         // These details are complete messages.
         (ErrorKind::InvalidOperation | ErrorKind::TemplateNotFound | ErrorKind::UndefinedError, Some(detail)) => {
             detail.to_owned()

@@ -109,3 +109,13 @@ fn nothing_makes_a_patch_panic() {
         }
     });
 }
+
+#[test]
+fn hunks_far_outside_of_the_text_are_found_or_refused() {
+    for number in ["111111111", "4294967295"] {
+        let hunk = |line: &str| format!("@@ -{number} +{number} @@\n-{line}\n+x\n");
+        assert_eq!(apply(&hunk("b"), "a\nb\nc\n").unwrap(), "a\nx\nc\n", "{number}");
+        assert!(apply(&hunk("z"), "a\nb\nc\n").is_err(), "{number}");
+        assert_eq!(apply(&[hunk("a"), hunk("b")].concat(), "a\nb\nc\n").unwrap(), "x\nx\nc\n", "{number}");
+    }
+}
