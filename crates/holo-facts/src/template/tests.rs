@@ -96,6 +96,21 @@ fn every_value_is_limited() {
 }
 
 #[test]
+fn expressions_may_be_long_but_not_endless() {
+    let sum = |terms: usize| format!("\n{{{{ {}1 }}}}", "1 + ".repeat(terms));
+    assert_eq!(render(&sum(250)).unwrap(), "\n251");
+    let joined = format!("{{{{ ''{} }}}}", " ~ 'x'".repeat(250));
+    assert_eq!(render(&joined).unwrap(), "x".repeat(250));
+    let not = format!("\n{{{{ {}1 }}}}", "not ".repeat(100_000));
+    let path = format!("\n{{{{ facts{} }}}}", ".a".repeat(100_000));
+    let cases = format!("\n{{% if false %}}{}{{% endif %}}", "{% elif false %}".repeat(100_000));
+    for source in [sum(100_000), not, path, cases] {
+        let error = render(&source).unwrap_err();
+        assert!(error.ends_with("line 2: an expression has more than 2000 operators or alternatives"), "{error}");
+    }
+}
+
+#[test]
 fn checks_of_values_do_not_change_them() {
     for (source, result) in [
         ("{{ 1 ~ 2 * 3 ~ 'x' }} {{ (1 + 2) * 3 }} {{ -1 ~ -2 }}", "16x 9 -1-2"),

@@ -1,10 +1,10 @@
 //! Adds filters to the source of templates that check the results of operators, and of lists and tables.
 
 use super::{DEEP, SHALLOW};
-use minijinja::Error;
 use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Spanned, Stmt};
 use minijinja::machinery::{Span, Token, ast, parse, parse_expr, tokenize};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::{Error, ErrorKind};
 
 /// Returns the source of a template or, without a syntax, of an expression, with checks. The lines remain the same.
 ///
@@ -15,6 +15,7 @@ pub(in super::super) fn with_checks(name: &str, source: &str, syntax: Option<&Sy
     if u32::try_from(source.len()).is_err() {
         super::within(source.len())?;
     }
+    limit_operators(source, syntax.is_none(), syntax.cloned().unwrap_or_default())?;
     let mut checks = Checks::default();
     match syntax {
         Some(syntax) => {
@@ -27,6 +28,57 @@ pub(in super::super) fn with_checks(name: &str, source: &str, syntax: Option<&Sy
         }
     }
     Ok(checks.added_to(source))
+}
+
+/// The maximum number of operators in an expression, and of `elif` in a template. The parser and the compiler call
+/// themselves for each of them, and with very many would overflow the stack.
+const MAX_OPERATORS: usize = 2000;
+/// In a chain of `+` or `~`, only the result of each of so many operators is checked: a check encloses everything before
+/// it in parentheses, which the parser limits to 75 levels.
+const CHECKED_EACH: usize = 4;
+
+/// Returns an error if an expression has too many operators.
+fn limit_operators(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), Error> {
+    let (mut operators, mut alternatives) = (0, 0);
+    for token in tokenize(source, is_expression, syntax) {
+        // The parser reports invalid tokens.
+        let Ok((token, span)) = token else { break };
+        match token {
+            Token::VariableEnd | Token::BlockEnd => operators = 0,
+            Token::Ident("elif") => alternatives += 1,
+            Token::Ident("not" | "and" | "or" | "if" | "is" | "in")
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::FloorDiv
+            | Token::Pow
+            | Token::Mod
+            | Token::Tilde
+            | Token::Dot
+            | Token::Pipe
+            | Token::Eq
+            | Token::Ne
+            | Token::Gt
+            | Token::Gte
+            | Token::Lt
+            | Token::Lte
+            | Token::BracketOpen
+            | Token::ParenOpen => operators += 1,
+            _ => {}
+        }
+        if operators > MAX_OPERATORS || alternatives > MAX_OPERATORS {
+            let line = span.start_line;
+            let problem = format!("line {line}: an expression has more than {MAX_OPERATORS} operators or alternatives");
+            return Err(Error::new(ErrorKind::SyntaxError, problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true for operators whose results are at most as large as their operands together.
+fn is_addition(operator: BinOpKind) -> bool {
+    matches!(operator, BinOpKind::Add | BinOpKind::Concat)
 }
 
 /// The texts to insert, each with its position.
@@ -145,6 +197,27 @@ impl Checks {
         expressions.into_iter().for_each(|expression| self.expression(expression));
     }
 
+    /// Adds the checks of an operator, which may be the left operand of another one in a chain. Returns the number of
+    /// operators in the chain up to this one.
+    fn operator(&mut self, operation: &Spanned<ast::BinOp<'_>>, is_in_chain: bool) -> usize {
+        let number = match &operation.left {
+            Expr::BinOp(left) if is_addition(left.op) && is_addition(operation.op) => self.operator(left, true) + 1,
+            left => {
+                self.expression(left);
+                1
+            }
+        };
+        self.expression(&operation.right);
+        if matches!(operation.op, BinOpKind::Concat) {
+            self.insertions.push((operation.span().end_offset as usize, format!("|{DEEP}")));
+        }
+        let is_due = !is_in_chain || number % CHECKED_EACH == 0;
+        if matches!(operation.op, BinOpKind::Mul) || is_addition(operation.op) && is_due {
+            self.check_operator(operation.span());
+        }
+        number
+    }
+
     fn expression(&mut self, expression: &Expr<'_>) {
         match expression {
             Expr::Var(_) | Expr::Const(_) => {}
@@ -153,18 +226,7 @@ impl Checks {
                 self.expressions([&slice.start, &slice.stop, &slice.step].into_iter().flatten());
             }
             Expr::UnaryOp(operation) => self.expression(&operation.expr),
-            Expr::BinOp(operation) => {
-                self.expression(&operation.left);
-                self.expression(&operation.right);
-                match operation.op {
-                    BinOpKind::Concat => {
-                        self.insertions.push((operation.span().end_offset as usize, format!("|{DEEP}")));
-                        self.check_operator(operation.span());
-                    }
-                    BinOpKind::Add | BinOpKind::Mul => self.check_operator(operation.span()),
-                    _ => {}
-                }
-            }
+            Expr::BinOp(operation) => drop(self.operator(operation, false)),
             Expr::Compare(compare) => {
                 self.expression(&compare.expr);
                 self.expressions(compare.ops.iter().map(|operation| &operation.expr));
