@@ -423,6 +423,11 @@ fn memory() {
     let note = "#!/bin/sh\nprintf '%s\\n' \"$GLIBC_TUNABLES\" >>\"$HOLO_ROOT_DIR/run/memory-of-$1\"\n";
     root.write_script("usr/lib/holo/holo-demo", PLUGIN.replacen("#!/bin/sh\n", note, 1));
     let watching = Watching::start(&root, &[]);
+    // It does not wait for the plugin's process to begin.
+    let begun = Instant::now();
+    while !root.exists("run/memory-of-watch") && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let given = |operation: &str| {
         let said = fs::read_to_string(root.join(format!("run/memory-of-{operation}"))).unwrap();
         said.lines().filter(|line| !line.is_empty()).count()

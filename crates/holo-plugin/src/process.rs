@@ -52,6 +52,7 @@ pub enum FilterError {
     Failed(String),
 }
 
+const MIB: u64 = 1 << 20;
 /// The default timeout of [`filter`].
 const FILTER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
@@ -60,8 +61,8 @@ const FILTER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Its output goes through a pipe and not directly to the file, which it could grow until the disk is full.
 ///
 /// # Errors
-/// If the program cannot be started, exceeds the timeout (by default 10 minutes) or 64 MiB of output, or its exit status
-/// is not 0. The message is meant to follow "execution of PATH
+/// If the program cannot be started, exceeds the timeout (by default 10 minutes) or prints more than 64 MiB in addition to
+/// twice the size of its input, or its exit status is not 0. The message is meant to follow "execution of PATH
 /// failed: ".
 pub fn filter(
     program: &Path,
@@ -72,6 +73,9 @@ pub fn filter(
 ) -> Result<(), FilterError> {
     let path = if program.components().count() == 1 { Path::new(".").join(program) } else { program.to_owned() };
     let mut filter = Program::new(path);
+    let input_size = input.metadata().map_or(0, |metadata| metadata.len());
+    // Whole MiB are easier to read in the error.
+    filter.output_limit(MAX_OUTPUT.saturating_add(input_size / MIB * 2 * MIB));
     filter.stdin_file(input).timeout(timeout.unwrap_or(FILTER_TIMEOUT));
     if timeout.is_none() {
         // As under version 3, it is no process group of its own, and its background processes are not waited for.
