@@ -194,8 +194,8 @@ impl Case<'_> {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             match &resource.step {
                 Step::Plain(content) => {
-                    // Its mode and owner do not matter.
-                    let mode = *self.random.pick(&[0o644, 0o600, 0o777]);
+                    // Its mode does not matter, unless other users may modify it, of which version 3 does not warn.
+                    let mode = *self.random.pick(&[0o644, 0o600, 0o755]);
                     let node = Node { content: content.clone(), mode, uid: 0, gid: 0, note: None };
                     write(&path, &node, false);
                 }
