@@ -27,6 +27,7 @@ mod why;
 
 use crate::cli::{self, PluginVerb, Verb};
 use crate::discovery::inventory::Inventory;
+use crate::discovery::trust::Inspector;
 use crate::entities::Entity;
 use crate::error::{FatalError, exit};
 use crate::generations::{Pin, Store};
@@ -39,6 +40,7 @@ use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Report, Reporter, Severity};
 use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
+use holo_facts::Knowledge;
 use std::ffi::OsString;
 
 /// The context of every verb.
@@ -175,6 +177,15 @@ fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
 /// Returns the exit code of a read-only verb.
 fn exit_code(has_failed: bool, exit_zero: bool, settings: &Settings) -> u8 {
     if has_failed && !exit_zero && !settings.exit_zero { exit::FAILED } else { exit::DONE }
+}
+
+/// Returns the facts and data of the machine. The files that determine them are checked first, unless the calling run has
+/// done that.
+fn knowledge(settings: &Settings, reporter: &mut dyn Reporter) -> Result<Knowledge, FatalError> {
+    if settings.facts.is_none() {
+        Inspector::new(&settings.root).check_inputs(reporter)?;
+    }
+    Ok(settings.knowledge())
 }
 
 /// Prints the text that a verb was asked for.

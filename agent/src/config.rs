@@ -116,24 +116,20 @@ impl ConfigFile {
     }
 
     /// Fails if other users may modify a file that decides what the agent runs.
-    fn refuse_untrusted(&self, examined: Result<(), TrustError>) -> Result<(), DocumentError> {
-        match examined {
-            Err(error @ TrustError::Violation(_)) => {
-                Err(DocumentError::Unreadable { path: self.path.clone(), source: io::Error::other(error) })
-            }
-            Ok(()) | Err(TrustError::Io(_)) => Ok(()),
-        }
+    fn refuse_untrusted(&self, path: &Path) -> Result<(), DocumentError> {
+        let refuse = |violation| {
+            let source = io::Error::other(TrustError::from(violation));
+            Err(DocumentError::Unreadable { path: self.path.clone(), source })
+        };
+        Trust::new(Path::new("/")).violation(path).map_or(Ok(()), refuse)
     }
 }
 
 impl ConfigSource for ConfigFile {
     fn load(&self) -> Result<Config, DocumentError> {
-        let trust = Trust::new(Path::new("/"));
-        // A missing file is valid; other errors are those of reading it.
-        self.refuse_untrusted(trust.examine(&self.path).map(drop))?;
+        self.refuse_untrusted(&self.path)?;
         let config: Config = read_document(&self.path)?.unwrap_or_default();
-        let program = config.holo.as_deref().map_or(Ok(()), |program| trust.examine_program(program));
-        self.refuse_untrusted(program)?;
+        config.holo.as_deref().map_or(Ok(()), |program| self.refuse_untrusted(program))?;
         Ok(config)
     }
 }

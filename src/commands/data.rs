@@ -2,7 +2,6 @@
 
 use super::Context;
 use crate::cli::Data;
-use crate::discovery::trust::Inspector;
 use crate::error::{FatalError, exit};
 use crate::report::{Event, Reporter, Severity};
 use holo_facts::{Knowledge, Origin, Standing, key};
@@ -10,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    Inspector::new(&settings.root).check_inputs(*reporter)?;
-    let knowledge = settings.knowledge();
+    let knowledge = super::knowledge(settings, *reporter)?;
     let data = knowledge.data();
     warn(&knowledge, *reporter);
     interrupt.check()?;

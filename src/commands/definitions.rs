@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let knowledge = settings.knowledge();
+    let knowledge = super::knowledge(settings, *reporter)?;
     let is_called_by_plugin = is_called_by(&arguments.plugin, settings);
     let directories = directories(&arguments.plugin, is_called_by_plugin, settings);
     let (mut definitions, findings) =

@@ -2,15 +2,13 @@
 
 use super::{Context, data};
 use crate::cli::Facts;
-use crate::discovery::trust::Inspector;
 use crate::error::{FatalError, exit};
 use crate::report::{Event, Severity};
 use holo_facts::key;
 
 pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    Inspector::new(&settings.root).check_inputs(*reporter)?;
-    let knowledge = settings.knowledge();
+    let knowledge = super::knowledge(settings, *reporter)?;
     let facts = knowledge.facts();
     data::warn(&knowledge, *reporter);
     interrupt.check()?;

@@ -14,7 +14,7 @@ use crate::plan::ownership::{Conflict, Contested};
 use crate::report::Remarks;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
-use holo_system::{Trust, TrustError, Violation};
+use holo_system::{Trust, Violation};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn warn(violation: &Violation, remarks: &mut (impl Remarks + ?Sized)) {
 }
 
 impl<'a> Inspector<'a> {
-    /// Reads the settings.
+    /// Returns an inspector of the inputs below a root, with the mode that the settings have now: a watch keeps running
+    /// when they change.
     #[must_use]
     pub fn new(root: &'a Root) -> Inspector<'a> {
         let trust = Trust::new(root.as_given());
@@ -117,8 +118,10 @@ impl<'a> Inspector<'a> {
     /// # Errors
     /// If it is refused.
     pub fn check_program(&mut self, path: &Path, remarks: &mut (impl Remarks + ?Sized)) -> Result<(), FatalError> {
-        let violation = self.violation(path);
-        self.judge(violation, Since::Version3, remarks)
+        match self.violation(path) {
+            Some(violation) => self.treat(&violation, Since::Version3, remarks),
+            None => Ok(()),
+        }
     }
 
     /// Checks the resource files of all entities. An untrusted directory of a plugin also concerns its orphans, whose
@@ -160,7 +163,8 @@ impl<'a> Inspector<'a> {
         let trees: Vec<PathBuf> = trees.into_iter().chain(generations::followed(root)).collect();
         let mut found: BTreeMap<PathBuf, Violation> = BTreeMap::new();
         for tree in trees {
-            found.extend(self.violations_below(&tree).map(|violation| (violation.path.clone(), violation)));
+            let violations = self.violations_below(&tree);
+            found.extend(violations.into_iter().map(|violation| (violation.path.clone(), violation)));
         }
         found.into_values().collect()
     }
@@ -179,23 +183,21 @@ impl<'a> Inspector<'a> {
         since: Since,
         remarks: &mut (impl Remarks + ?Sized),
     ) -> Result<(), FatalError> {
-        let violations: Vec<Violation> = self.violations_below(path).collect();
-        violations.into_iter().try_for_each(|violation| self.judge(Some(violation), since, remarks))
+        self.violations_below(path).iter().try_for_each(|violation| self.treat(violation, since, remarks))
     }
 
-    /// Reports a violation, if there is one.
-    fn judge(
+    /// Reports a violation, as an error if the file is refused.
+    fn treat(
         &self,
-        violation: Option<Violation>,
+        violation: &Violation,
         since: Since,
         remarks: &mut (impl Remarks + ?Sized),
     ) -> Result<(), FatalError> {
-        let Some(violation) = violation else { return Ok(()) };
         if !self.refuses(since) {
-            warn(&violation, remarks);
+            warn(violation, remarks);
             return Ok(());
         }
-        remarks.error(describe(&violation));
+        remarks.error(describe(violation));
         remarks.advise(violation.remedy());
         Err(FatalError::Reported)
     }
@@ -205,14 +207,14 @@ impl<'a> Inspector<'a> {
     }
 
     /// Returns the violations of a path, which need not exist, and of everything below it. Symlinks are followed.
-    fn violations_below(&mut self, path: &Path) -> impl Iterator<Item = Violation> {
+    fn violations_below(&mut self, path: &Path) -> Vec<Violation> {
         let entries = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter().filter_map(Result::ok);
         let mut found: Vec<Violation> = entries.filter_map(|entry| self.violation(entry.path())).collect();
         found.dedup();
-        found.into_iter()
+        found
     }
 
-    /// Returns the violation of a file or directory. A path that cannot be resolved has none: whoever reads it reports the error.
+    /// Returns the violation of a file or directory; `None` for a path that cannot be resolved.
     fn violation(&mut self, path: &Path) -> Option<Violation> {
         let metadata = fs::symlink_metadata(path).ok()?;
         if metadata.is_symlink() || metadata.is_dir() {
@@ -228,10 +230,7 @@ impl<'a> Inspector<'a> {
             return known.clone();
         }
         let path_or_here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let violation = match self.trust.examine(path_or_here) {
-            Err(TrustError::Violation(violation)) => Some(violation),
-            Ok(_) | Err(TrustError::Io(_)) => None,
-        };
+        let violation = self.trust.violation(path_or_here);
         self.directories.insert(path.to_owned(), violation.clone());
         violation
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -142,25 +142,22 @@ fn read_files(root: &Root) -> Result<Configuration, ConfigError> {
     Ok(configuration)
 }
 
-/// The maximum size of a configuration file, in bytes.
-const MAX_SIZE: u64 = 16 << 20;
-
 /// Reads a file without blocking: the path may be a FIFO or a device. A link to `/dev/null` counts as an empty file.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let file =
         OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
     let is_null = metadata.file_type().is_char_device() && metadata.rdev() == rustix::fs::makedev(1, 3);
-    // Reading a directory reports its own error.
-    if !metadata.is_file() && !metadata.is_dir() && !is_null {
+    if is_null {
+        return Ok(Vec::new());
+    }
+    if metadata.is_dir() {
+        return Err(rustix::io::Errno::ISDIR.into());
+    }
+    if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let mut text = Vec::new();
-    file.take(MAX_SIZE + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_SIZE {
-        return Err(io::Error::other("it is larger than 16 MiB"));
-    }
-    Ok(text)
+    holo_system::content(file.into())
 }
 
 /// Suffixes of the names that package managers and editors give to backups and leftovers.

@@ -125,7 +125,7 @@ impl Slot {
             Some(session) => session,
             None => Box::new(Session::start(plugin).map_err(PluginError::Start)?),
         };
-        let end = session.ask(request, (plugin.options.limit, plugin.options.max_output), interrupt, said)?;
+        let end = session.ask(request, &plugin.options, interrupt, said)?;
         if matches!(end, RequestEnd::Answered(_)) && plugin.options.room_for_all {
             self.0 = Some(session);
         }

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("orphans are kept while their directory is untrusted", &[Need::Root], orphans_are_kept),
         trial_of("settings that other users may modify cannot disable the checks", &[], settings_are_checked),
         trial_of("the owner of a root directory is trusted below it", &[Need::Root], owner_of_the_root),
+        trial_of("a verb that only reads facts runs no untrusted program", &[], verbs_that_read_facts),
     ];
     table.chain(others).collect()
 }
@@ -253,6 +254,16 @@ fn settings_are_checked() {
     let run = apply(&root);
     assert!(!run.success() && !root.exists("etc/one"), "{run}");
     assert!(run.stderr_lossy().contains("engine.toml is writable for other users"), "{run}");
+}
+
+fn verbs_that_read_facts() {
+    for verb in [&["facts"][..], &["data"], &["definitions", "files"]] {
+        let facts = KINDS.iter().find(|kind| kind.name == "facts").unwrap();
+        let root = machine(facts).mode(facts.path, 0o777);
+        let run = root.holo(verb);
+        assert!(!run.success() && run.stderr_lossy().contains("is writable for other users"), "{run}");
+        assert!(!root.exists(EVIDENCE), "{run}");
+    }
 }
 
 fn owner_of_the_root() {

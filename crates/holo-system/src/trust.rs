@@ -143,6 +143,16 @@ impl Trust {
         Ok(current)
     }
 
+    /// Returns the first violation that [`examine`](Self::examine) finds; `None` for a path that cannot be resolved, of
+    /// which reading reports the error.
+    #[must_use]
+    pub fn violation(&self, path: &Path) -> Option<Violation> {
+        match self.examine(path) {
+            Err(TrustError::Violation(violation)) => Some(violation),
+            Ok(_) | Err(TrustError::Io(_)) => None,
+        }
+    }
+
     /// Opens a regular file for reading, after checking it like [`examine`](Self::examine).
     ///
     /// # Errors

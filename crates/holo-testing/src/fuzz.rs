@@ -1,7 +1,7 @@
 //! Fuzzing on stable Rust: a function that parses bytes is called with mutations of a corpus.
 //!
 //! A corpus is a directory `corpus/NAME` next to the `Cargo.toml` of the crate under test, with one input per file. A
-//! target fails if an input panics, takes more than [`TIME_LIMIT`], or makes the process grow by more than
+//! target fails if an input panics, takes too long ([`TIME_LIMIT`] while it is fuzzed for a time), or makes the process grow by more than
 //! [`MEMORY_LIMIT`]. The input is then a file in the corpus, so that it is tried first from then on. The current input is
 //! in the file `current` there, which remains if the process is aborted, as by a stack overflow.
 

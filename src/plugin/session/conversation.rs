@@ -2,9 +2,9 @@
 
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
-use crate::plugin::Identity;
 use crate::plugin::error::{PluginError, check_status};
 use crate::plugin::process::{self, Channel, Event, Exit, OutputMeter, Process, Program, StartError};
+use crate::plugin::{Identity, RunOptions};
 use bstr::ByteSlice;
 use holo_protocol::Text;
 use holo_protocol::session::{Answer, Outcome, Request, Stream};
@@ -97,7 +97,7 @@ impl Session {
     pub(super) fn ask(
         &mut self,
         request: Request,
-        (limit, max_output): (Option<Duration>, u64),
+        &RunOptions { limit, max_output, .. }: &RunOptions,
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, FatalError> {

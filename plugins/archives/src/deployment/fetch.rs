@@ -326,11 +326,11 @@ impl Deployment<'_> {
     /// Resolves the path of a file with keys or certificates, which other users must not be able to modify.
     pub(super) fn trusted(&self, path: &str) -> Result<PathHandle, PathError> {
         let path = self.store.trees.root().place(Path::new(path)).followed()?;
-        match Trust::new(self.host.root()).examine(&path.shown()) {
-            Err(error @ TrustError::Violation(_)) => {
-                Err(PathError::new("read", path.shown(), std::io::Error::other(error)))
+        match Trust::new(self.host.root()).violation(&path.shown()) {
+            Some(violation) => {
+                Err(PathError::new("read", path.shown(), std::io::Error::other(TrustError::from(violation))))
             }
-            Ok(_) | Err(TrustError::Io(_)) => Ok(path),
+            None => Ok(path),
         }
     }
 }

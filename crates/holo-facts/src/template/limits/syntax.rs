@@ -15,18 +15,14 @@ pub(in super::super) fn with_checks(name: &str, source: &str, syntax: Option<&Sy
     if u32::try_from(source.len()).is_err() {
         super::within(source.len())?;
     }
-    limit_operators(source, syntax.is_none(), syntax.cloned().unwrap_or_default())?;
+    let tildes = tildes_of(source, syntax.is_none(), syntax.cloned().unwrap_or_default())?;
     let mut checks = Checks::default();
     match syntax {
-        Some(syntax) => {
-            checks.statement(&parse(source, name, syntax.clone())?);
-            checks.operands(source, false, syntax.clone())?;
-        }
-        None => {
-            checks.expression(&parse_expr(source)?);
-            checks.operands(source, true, SyntaxConfig::default())?;
-        }
+        Some(syntax) => checks.statement(&parse(source, name, syntax.clone())?),
+        None => checks.expression(&parse_expr(source)?),
     }
+    // The left operands of `~`, which also formats lists and tables.
+    checks.insertions.extend(tildes.into_iter().map(|position| (position, format!("|{DEEP} "))));
     Ok(checks.added_to(source))
 }
 
@@ -37,12 +33,18 @@ const MAX_OPERATORS: usize = 2000;
 /// it in parentheses, which the parser limits to 75 levels.
 const CHECKED_EACH: usize = 4;
 
-/// Returns an error if an expression has too many operators.
-fn limit_operators(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), Error> {
-    let (mut operators, mut alternatives) = (0, 0);
+/// Returns the positions of all `~`.
+///
+/// # Errors
+/// If an expression has too many operators.
+fn tildes_of(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Vec<usize>, Error> {
+    let (mut tildes, mut operators, mut alternatives) = (Vec::new(), 0, 0);
     for token in tokenize(source, is_expression, syntax) {
         // The parser reports invalid tokens.
         let Ok((token, span)) = token else { break };
+        if matches!(token, Token::Tilde) {
+            tildes.push(span.start_offset as usize);
+        }
         match token {
             Token::VariableEnd | Token::BlockEnd => operators = 0,
             Token::Ident("elif") => alternatives += 1,
@@ -73,7 +75,7 @@ fn limit_operators(source: &str, is_expression: bool, syntax: SyntaxConfig) -> R
             return Err(Error::new(ErrorKind::SyntaxError, problem));
         }
     }
-    Ok(())
+    Ok(tildes)
 }
 
 /// Returns true for operators whose results are at most as large as their operands together.
@@ -112,16 +114,6 @@ impl Checks {
     fn check_literal(&mut self, span: Span) {
         self.insertions.push((span.start_offset as usize, "(".to_owned()));
         self.insertions.push((span.end_offset as usize, format!("|{DEEP})")));
-    }
-
-    /// Checks the left operands of `~`, which also formats lists and tables.
-    fn operands(&mut self, source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), Error> {
-        for token in tokenize(source, is_expression, syntax) {
-            if let (Token::Tilde, span) = token? {
-                self.insertions.push((span.start_offset as usize, format!("|{DEEP} ")));
-            }
-        }
-        Ok(())
     }
 
     fn statements(&mut self, statements: &[Stmt<'_>]) {
