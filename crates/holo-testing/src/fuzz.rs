@@ -25,8 +25,6 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 const TIME_LIMIT_AMONG_TESTS: Duration = Duration::from_secs(100);
 /// The maximum growth of the process during an input, in bytes.
 pub const MEMORY_LIMIT: u64 = 1 << 30;
-/// The assumed speed of targets that run programs.
-const INPUTS_PER_SECOND: u64 = 200;
 /// The maximum size of an input in bytes.
 const SIZE_LIMIT: usize = 64 << 10;
 
@@ -35,8 +33,12 @@ pub struct Target<'a> {
     corpus: PathBuf,
     seeds: Vec<Vec<u8>>,
     words: &'a [&'a str],
+    mutate: Option<Mutate>,
     inputs: u64,
 }
+
+/// A mutation that understands the format of the inputs. It returns `None` for an input that does not have the format.
+pub type Mutate = fn(&[u8], &mut Random) -> Option<Vec<u8>>;
 
 impl<'a> Target<'a> {
     /// Returns the target of this name. `manifest` is the directory of the crate, `env!("CARGO_MANIFEST_DIR")`.
@@ -53,7 +55,7 @@ impl<'a> Target<'a> {
         };
         files.sort();
         let seeds = files.iter().map(|file| read(file)).collect();
-        Target { corpus, seeds, words: &[], inputs: 1000 }
+        Target { corpus, seeds, words: &[], mutate: None, inputs: 1000 }
     }
 
     /// Adds an input to begin with.
@@ -70,6 +72,13 @@ impl<'a> Target<'a> {
         self
     }
 
+    /// Sets a mutation for half of the inputs, so that they get beyond the parser of their format.
+    #[must_use]
+    pub fn mutate(mut self, mutate: Mutate) -> Self {
+        self.mutate = Some(mutate);
+        self
+    }
+
     /// Sets the number of inputs.
     #[must_use]
     pub fn inputs(mut self, inputs: u64) -> Self {
@@ -83,7 +92,6 @@ impl<'a> Target<'a> {
     /// If an input fails, with the path of the file that contains it.
     #[track_caller]
     pub fn run(self, try_input: impl Fn(&[u8])) {
-        let end = given().map(|time| Instant::now() + time);
         let current: Mutex<Option<(Instant, Vec<u8>)>> = Mutex::default();
         let (is_over, ended) = mpsc::channel::<()>();
         let file = File::create(self.current()).ok();
@@ -91,10 +99,8 @@ impl<'a> Target<'a> {
         thread::scope(|scope| {
             let (target, shared) = (&self, &current);
             scope.spawn(move || target.watch(shared, &ended));
-            let mut tried = 0;
-            while failure.is_none() && end.map_or(tried < self.inputs, |end| Instant::now() < end) {
-                let input = self.input(tried);
-                tried += 1;
+            for number in self.numbers() {
+                let input = self.input(number);
                 // If this fails, only an input that aborts the process is lost. The file stays open because closing it
                 // could wait for the disk.
                 let _ = file
@@ -104,6 +110,9 @@ impl<'a> Target<'a> {
                 let outcome = catch_unwind(AssertUnwindSafe(|| try_input(&input)));
                 set(&current, None);
                 failure = outcome.err().map(|_| self.keep(&input, "panics"));
+                if failure.is_some() {
+                    break;
+                }
             }
             drop(is_over);
         });
@@ -117,10 +126,11 @@ impl<'a> Target<'a> {
         self.corpus.join("current")
     }
 
-    /// Returns the number of inputs to try, which is larger if the targets are fuzzed for a time.
-    #[must_use]
-    pub fn count(&self, usual: u64) -> u64 {
-        given().map_or(usual, |time| time.as_secs() * INPUTS_PER_SECOND)
+    /// Returns the numbers of the inputs to try.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        let end = given().map(|time| Instant::now() + time);
+        let inputs = self.inputs;
+        (0..).take_while(move |number| end.map_or(*number < inputs, |end| Instant::now() < end))
     }
 
     /// Returns the input of this number: first those of the corpus, then mutations.
@@ -132,14 +142,24 @@ impl<'a> Target<'a> {
 
     fn mutation(&self, random: &mut Random) -> Vec<u8> {
         let mut input = if self.seeds.is_empty() { Vec::new() } else { random.pick(&self.seeds).clone() };
-        for _ in 0..=random.below(6) {
-            self.mutate(&mut input, random);
+        let times = random.below(6);
+        if let Some(mutate) = self.mutate.filter(|_| random.chance(50))
+            && let Some(mut mutated) = mutate(&input, random)
+        {
+            for _ in 0..times {
+                mutated = mutate(&mutated, random).unwrap_or(mutated);
+            }
+            mutated.truncate(SIZE_LIMIT);
+            return mutated;
+        }
+        for _ in 0..=times {
+            self.mutate_bytes(&mut input, random);
         }
         input.truncate(SIZE_LIMIT);
         input
     }
 
-    fn mutate(&self, input: &mut Vec<u8>, random: &mut Random) {
+    fn mutate_bytes(&self, input: &mut Vec<u8>, random: &mut Random) {
         let start = random.below(input.len() + 1);
         let end = (start + random.below(24)).min(input.len());
         let range = start..end;

@@ -304,6 +304,13 @@ fn nothing_makes_it_go_too_deep() {
     assert!(render("jet", "[[ include \"deep\" ]]").unwrap_err().contains("include each other deeper than 8"));
     assert!(render("jet", &format!("[[ {}1 ]]", "!".repeat(100_000))).is_err());
     assert!(render("jet", &format!("[[ 1{} ]]", " + 1".repeat(100_000))).is_err());
+    let branches =
+        |count: usize| format!("{{{{ if 0 }}}}{}\n{{{{- else }}}}y{{{{ end }}}}", "\n{{- else if 0 }}x".repeat(count));
+    assert_eq!(render("go", &branches(100)).as_deref(), Ok("y"));
+    let branches = render("go", &branches(100_000)).unwrap_err();
+    assert_eq!(branches, "a.conf:102: a template has at most 100 else if and else with");
+    let branches = format!("[[ if 0 ]]{}[[ else ]]y[[ end ]]", "[[ else if 0 ]]x".repeat(100_000));
+    assert_eq!(render("jet", &branches).as_deref(), Ok("y"));
     assert!(render("go", "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}").is_err());
     for large in ["until 99999999999", "repeat 999999999 \"aaaaaaaa\"", "indent 999999999 \"a\"", "seq 1 999999999999"]
     {

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The character that is appended to each template.
 const END: char = '\0';
+/// Maximum number of `else if` and `else with` in a template.
+const MAX_BRANCHES: usize = 100;
 
 /// Parses a template and all templates that it calls, each under its name.
 ///
@@ -48,6 +50,7 @@ fn parse(
     trees: &mut BTreeMap<String, ListNode>,
 ) -> Result<Vec<(String, String, usize)>, LocatedError> {
     let [open, close] = &templates.delimiters;
+    check_branches(name, text, open, close)?;
     let parsed = Template::new(name).delims(open, close).parse(&format!("{text}{END}")).map_err(|error| {
         let line = match error {
             TemplateError::Parse { line, .. } | TemplateError::Lex { line, .. } => Some(line),
@@ -65,6 +68,26 @@ fn parse(
         trees.insert(of.to_owned(), preparation.list(&tree)?);
     }
     Ok(preparation.wanted)
+}
+
+/// Checks the number of `else if` and `else with`. gotmpl limits the depth of blocks, but not of these, each of which it
+/// parses and executes within the one before.
+fn check_branches(name: &str, text: &str, open: &str, close: &str) -> Result<(), LocatedError> {
+    let continues = |(start, _): &(usize, &str)| {
+        let action = text.get(start + open.len()..).unwrap_or_default();
+        let action = action.strip_prefix('-').unwrap_or(action).trim_start();
+        action
+            .strip_prefix("else")
+            .is_some_and(|rest| !rest.trim_start_matches(['-', ' ', '\t', '\n', '\r']).starts_with(close))
+    };
+    match text.match_indices(open).filter(continues).nth(MAX_BRANCHES) {
+        None => Ok(()),
+        Some((start, _)) => {
+            let line = text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+            let problem = format!("a template has at most {MAX_BRANCHES} else if and else with");
+            Err(LocatedError::new(name, problem).at(Some(line)))
+        }
+    }
 }
 
 /// Removes the end marker that was appended to a template. For a block that is not closed or a superfluous `end`,

@@ -72,6 +72,9 @@ impl<'a> Rendering<'a> {
         {
             self.line = *line;
         }
+        if let Node::If { branches, .. } = node {
+            self.line = branches.first().map_or(self.line, |branch| branch.line);
+        }
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return Err(TemplateError::new(self.line, too_many_steps()));

@@ -108,19 +108,17 @@ impl<'a> Lexer<'a> {
 
     /// Returns the text up to the next action or comment, and which of them follows.
     fn text(&mut self) -> (&'a str, Option<Next>) {
-        let action = self.rest.find(self.open);
-        let comment = self.rest.find("{*");
-        match (action, comment) {
-            (_, Some(comment)) if action.is_none_or(|action| comment < action) => {
-                (self.take(comment), Some(Next::Comment))
-            }
-            (Some(action), _) => {
-                let text = self.take(action);
-                self.take(self.open.len());
-                (text, Some(Next::Action))
-            }
-            _ => (self.take(self.rest.len()), None),
+        let next = self.rest.char_indices().find_map(|(start, _)| {
+            let rest = self.rest.get(start..)?;
+            let action = rest.starts_with(self.open).then_some(Next::Action);
+            Some((start, action.or_else(|| rest.starts_with("{*").then_some(Next::Comment))?))
+        });
+        let Some((start, next)) = next else { return (self.take(self.rest.len()), None) };
+        let text = self.take(start);
+        if matches!(next, Next::Action) {
+            self.take(self.open.len());
         }
+        (text, Some(next))
     }
 
     fn skip_comment(&mut self) -> Result<(), TemplateError> {
