@@ -10,17 +10,22 @@ use crate::program::{Input, Program};
 use crate::start::{self, Channel, Connection, Reach, Started};
 use crate::tree::signal_all_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
 };
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The maximum capacity of a pipe, unless its program is privileged.
 pub(crate) const MAX_PIPE_SIZE: usize = 1 << 20;
 const CHUNK_SIZE: usize = 1 << 16;
+/// The sizes of the first and last part of the output in a file that are passed on.
+const FIRST_KEPT: u64 = 16 << 20;
+const LAST_KEPT: u64 = 1 << 20;
 /// The polling interval for exits on kernels without pidfds.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -159,16 +164,41 @@ impl Child {
         total
     }
 
+    /// Returns true if output is written to files, which are in memory.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Drops the output in files beyond the parts that are passed on.
+    pub(crate) fn bound_files(&self) {
+        for (_, file) in &self.files {
+            if let Some(Range { start, end }) = left_out(file) {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // Without holes in files, all of the output stays until it is read.
+                let _ = fallocate(file, hole, start, end - start);
+            }
+        }
+    }
+
     /// Passes on the output that was written to files.
     pub(crate) fn read_files(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) {
         let Child { files, buffer, .. } = self;
         for (channel, file) in files {
-            // Output that cannot be read back is treated as empty.
-            let mut is_readable = file.rewind().is_ok();
-            while is_readable {
-                let length = file.read(buffer).unwrap_or_default();
-                is_readable = length > 0;
-                if is_readable {
+            let left_out = left_out(file).unwrap_or(FIRST_KEPT..FIRST_KEPT);
+            for part in [0..left_out.start, left_out.end..left_out.end + LAST_KEPT] {
+                if part.start > left_out.start {
+                    let notice = format!("\n[{} bytes left out]\n", left_out.end - left_out.start);
+                    seen(*channel, notice.as_bytes());
+                }
+                // Output that cannot be read back is treated as empty.
+                let mut rest = file.seek(SeekFrom::Start(part.start)).map_or(0, |_| part.end - part.start);
+                while rest > 0 {
+                    let wanted = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+                    let length = file.read(buffer.get_mut(..wanted).unwrap_or_default()).unwrap_or_default();
+                    if length == 0 {
+                        break;
+                    }
+                    rest -= length as u64;
                     seen(*channel, buffer.get(..length).unwrap_or_default());
                 }
             }
@@ -248,6 +278,12 @@ impl Child {
         self.has_exited = waitid(WaitId::Pid(self.pid), look)?.is_some();
         Ok(())
     }
+}
+
+/// Returns the part of a file with output that is not passed on, if the file is too long.
+fn left_out(file: &File) -> Option<Range<u64>> {
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    (size > FIRST_KEPT + LAST_KEPT).then(|| FIRST_KEPT..size - LAST_KEPT)
 }
 
 impl Drop for Child {

@@ -155,6 +155,7 @@ fn start_program(
         setuid(Uid::from_raw(uid)).map_err(failed(format!("become user {uid}")))?;
     }
     if is_other_user {
+        leave_session_keyring().map_err(failed("leave the session keyring"))?;
         give_up_privileges(may_gain.is_none()).map_err(failed("give up privileges"))?;
     }
     let arguments: Vec<OsString> = arguments.collect();
@@ -204,6 +205,16 @@ fn give_up_privileges(for_good: bool) -> io::Result<()> {
         set_no_new_privs(true)?;
     }
     Ok(())
+}
+
+/// Replaces the inherited session keyring with an empty one. It may contain keys of our user, such as Kerberos tickets,
+/// and whoever has a keyring can read the keys in it.
+fn leave_session_keyring() -> io::Result<()> {
+    match keyutils_raw::keyctl_join_session_keyring(None).map_err(io::Error::from) {
+        // Without the system call, which containers often lack, no program can read a key.
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOSYS | Errno::PERM)) => Ok(()),
+        left => left.map(drop),
+    }
 }
 
 fn number(argument: &OsStr) -> Option<u32> {

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The interval of [`Event::Waiting`].
 const WAKE_EVERY: Duration = Duration::from_secs(1);
+/// The interval at which the files with the output of a program are bounded.
+const BOUND_EVERY: Duration = Duration::from_millis(100);
 
 /// A running program, in a process group of its own.
 ///
@@ -178,6 +180,7 @@ impl Process {
             self.ask_to_end(interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM));
         }
         self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        self.child.bound_files();
         if self.woken.elapsed() >= WAKE_EVERY {
             self.woken = Instant::now();
             seen(Event::Waiting);
@@ -238,7 +241,8 @@ impl Process {
     fn next_wake(&self) -> Option<Instant> {
         let deadline = self.ending.map_or(self.deadline, |ending| ending.at);
         let alarm = self.alarm.filter(|_| self.ending.is_none());
-        [deadline, alarm, self.woken.checked_add(WAKE_EVERY)].into_iter().flatten().min()
+        let files = if self.child.has_files() { after(BOUND_EVERY) } else { None };
+        [deadline, alarm, files, self.woken.checked_add(WAKE_EVERY)].into_iter().flatten().min()
     }
 
     /// Sends a signal to terminate all of its processes.

@@ -205,7 +205,7 @@ impl Program {
     ///
     /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are those of the user unless they are [set](Self::env).
     ///
-    /// If it is not our user, the program leads a session without a terminal. It runs in `/` unless it has a
+    /// If it is not our user, the program leads a session without a terminal or keys. It runs in `/` unless it has a
     /// [directory](Self::current_dir), with the umask 022 unless another one is given. Of our environment, it only
     /// receives `LANG`, `LC_*` and `HOLO_*`; `PATH` is [`SYSTEM_PATH`] unless it has a [path](Self::path). It has no
     /// capabilities, and cannot gain privileges by running set-user-ID programs.
@@ -226,7 +226,7 @@ impl Program {
     /// terminated like any other program.
     ///
     /// It continues even if this process is killed. Therefore its output is not sent through pipes, which would break,
-    /// and is passed on after its end.
+    /// and is passed on after its end; of a long output, the first 16 MiB and the last 1 MiB.
     pub fn let_finish(&mut self, within: Duration) -> &mut Program {
         self.finishes = Some(within);
         self

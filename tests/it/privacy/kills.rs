@@ -16,12 +16,13 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case { name: "files", plugin: "files", before: files },
     Case { name: "scrubbed_files", plugin: "files", before: scrubbed_files },
     Case { name: "archives", plugin: "archives", before: archives },
     Case { name: "scaffolds", plugin: "scaffold", before: scaffolds },
     Case { name: "keys", plugin: "ssh-keys", before: keys },
+    Case { name: "repositories", plugin: "packages", before: repositories },
 ];
 
 /// The system calls between which the access to a file or its content may change.
@@ -138,4 +139,13 @@ fn keys(root: &ScratchRoot) {
     root.write("home/jane/.ssh/authorized_keys", format!("{KEY} {SECRET} before\n"));
     set_mode(root, "home/jane/.ssh", 0o700);
     root.write("usr/share/holo/ssh-keys/jane/x.pub", format!("{KEY} {SECRET} after\n"));
+}
+
+fn repositories(root: &ScratchRoot) {
+    private(root, "etc/apt/auth.conf.d/test.conf", 0o600);
+    root.write("etc/os-release", "ID=debian\n");
+    root.write(
+        "usr/share/holo/packages/a.toml",
+        format!("[[repository]]\nname = \"test\"\nuris = [\"https://user:{SECRET}@localhost/\"]\nsuites = [\"./\"]\n"),
+    );
 }

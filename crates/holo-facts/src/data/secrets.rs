@@ -1,6 +1,6 @@
 //! Encrypted data values: texts in age's ASCII armor, which the program `holo-secret` decrypts with the machine's keys.
 
-use holo_process::Program;
+use holo_process::{MAX_OUTPUT, Program};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -126,11 +126,14 @@ pub(super) fn look_alike(text: &str) -> String {
 /// # Errors
 /// If none of them can be decrypted.
 fn decrypt(root: &Path, texts: &[String]) -> Result<Vec<Opened>, SecretError> {
+    let input = json!(texts).to_string();
+    // A decrypted text is shorter than the encrypted one, but JSON may need six bytes for one.
+    let output_limit = MAX_OUTPUT.saturating_add(6 * input.len() as u64);
     let output = Program::new(program())
         .args([OsStr::new("decrypt"), OsStr::new("--json"), OsStr::new("--root"), root.as_os_str()])
-        .stdin(json!(texts).to_string())
+        .stdin(input)
         .timeout(TIME_LIMIT)
-        .output_limit(u64::MAX)
+        .output_limit(output_limit)
         .output()
         .map_err(|error| SecretError(error.to_string()))?;
     if let Some(failure) = output.ended.failure() {

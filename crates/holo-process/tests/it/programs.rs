@@ -17,6 +17,8 @@ type Case = (&'static str, &'static [Need], fn());
 
 /// The argument with which this binary runs programs, for the cases in which it is ended.
 pub(crate) const CALLER: &str = "caller";
+/// The variable that makes a caller add a key to its session keyring.
+const WITH_KEY: &str = "WITH_KEY";
 /// The variable with the user for the scripts of a caller.
 const USER_OF_SCRIPTS: &str = "USER_OF_SCRIPTS";
 /// Long enough for a script to set its traps.
@@ -24,12 +26,13 @@ const READY: Duration = Duration::from_secs(3);
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
 const ROOT: &[Need] = &[Need::Root];
+const KEYS: &[Need] = &[Need::Root, Need::Path("/proc/keys")];
 const SETSID: &[Need] = &[Need::Program("setsid")];
 const ROOT_AND_SETSID: &[Need] = &[Need::Root, Need::Program("setsid")];
 const ON_TERMINAL: &[Need] = &[Need::Root, Need::Program("script"), Need::Program("perl")];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 48] = [
+    let cases: [Case; 49] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -66,6 +69,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("it runs with another group", ROOT, group),
         ("another user's program cannot reach the terminal", ON_TERMINAL, no_terminal),
         ("another user's program has no privileges, nor ways to gain any", ROOT, no_privileges),
+        ("another user's program cannot use the keys in our keyring", KEYS, no_keys),
         ("another user's program gets a listed environment, and the launcher none", ROOT, listed_environment),
         ("another user's program gets no descriptors but the three", ROOT, descriptors_of_user),
         (
@@ -557,6 +561,17 @@ fn no_privileges() {
     assert_eq!(run(program.identity(identity).current_dir("/tmp")).1, "0077\n/tmp\n");
 }
 
+/// A process with a key in its session keyring runs the programs.
+fn no_keys() {
+    let keys_of = |user: &str| {
+        let mut program = Program::new(std::env::current_exe().unwrap());
+        program.args([CALLER, "as", user, "grep -c holo-test-key /proc/keys"]).env(WITH_KEY, "1").timeout(LONG);
+        run(&program).1
+    };
+    assert_eq!(keys_of("root"), "1\n");
+    assert_eq!(keys_of("nobody"), "0\n");
+}
+
 fn listed_environment() {
     let hostile = ["BASH_ENV", "CDPATH", "ENV", "IFS", "LD_LIBRARY_PATH", "PERL5LIB", "PYTHONPATH", "XDG_RUNTIME_DIR"];
     let folder = tempfile::tempdir().unwrap();
@@ -631,6 +646,10 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
     if let [word, user, script] = &arguments[..]
         && word == "as"
     {
+        if std::env::var_os(WITH_KEY).is_some() {
+            keyutils_raw::keyctl_join_session_keyring(None).unwrap();
+            keyutils_raw::add_key("user", "holo-test-key", b"secret", keyutils_raw::KEY_SPEC_SESSION_KEYRING).unwrap();
+        }
         match Program::from_words(["sh", "-c", script]).identity(as_user(Some(user), None)).timeout(LONG).output() {
             Ok(output) => std::io::stdout().write_all(&output.stdout).unwrap(),
             Err(error) => std::io::stdout().write_all(error.to_string().as_bytes()).unwrap(),
@@ -749,6 +768,14 @@ fn overtime() {
         run(shell("sleep 0.3; echo out; echo err >&2").timeout(Duration::from_millis(50)).let_finish(LONG));
     assert_eq!((ended.failure(), &*seen), (None, "out\nerr\n"));
     assert_eq!(ended.last_lines(5), ["out", "err"]);
+    // Long output stays neither in memory nor in the result.
+    let long = "head -c 300000000 /dev/zero; echo; echo end; sleep 0.3; stat -Lc %b /proc/self/fd/1";
+    let output = shell(long).let_finish(LONG).output().unwrap();
+    let (length, end) = (output.stdout.len(), output.stdout.rsplit(|&byte| byte == 0).next().unwrap());
+    assert_eq!((output.ended.failure(), length > 17 << 20, length < (17 << 20) + 100), (None, true, true), "{length}");
+    let end = String::from_utf8_lossy(end);
+    let blocks: u64 = end.strip_prefix("\nend\n").unwrap().trim().parse().unwrap();
+    assert!((30_000..50_000).contains(&blocks), "{blocks} blocks of 512 bytes");
     let mut endless = shell("echo out; sleep 600; echo never");
     let (ended, seen) = run(endless.timeout(Duration::from_secs(1)).let_finish(Duration::from_secs(1)));
     assert_eq!((ended.failure().as_deref(), &*seen), (Some("timed out after 2s"), "out\n"));

@@ -3,11 +3,11 @@
 use super::{Record, RepositoryEntity};
 use crate::model::PackageError;
 use crate::providers::PackageProvider;
-use crate::repository::RepositoryFile;
+use crate::repository::{Key, Repository, RepositoryFile};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Tracker, Unmanaged};
-use holo_plugin::system::Root;
+use holo_plugin::system::{Root, Trust, TrustError};
 use holo_plugin::{FilePair, ForceTo, Host, Verdict};
 use std::path::{Path, PathBuf};
 
@@ -202,10 +202,16 @@ impl<'a> Inspection<'a> {
         Ok(*provider)
     }
 
-    /// Checks that the package manager reads the files of the repository.
+    /// Checks that the package manager reads the files of the repository, and that no other user can replace its key.
     ///
-    /// # Errors If it would ignore them.
+    /// # Errors If it would ignore them, or a user can.
     pub(super) fn check_way(&self, entity: &RepositoryEntity) -> Result<(), RepositoryError> {
+        if let Some(Key::Path(path)) = entity.definition.as_ref().and_then(Repository::key) {
+            let path = self.host.below_root(Path::new(path));
+            if let Some(violation) = Trust::new(self.host.root()).violation(&path) {
+                return Err(PackageError::new(TrustError::from(violation).to_string()).into());
+            }
+        }
         let obstacle = self.provider(entity)?.repository_obstacle(&Root::new(self.host.root()));
         obstacle.map_or(Ok(()), |obstacle| Err(PackageError::new(obstacle).into()))
     }

@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("a package that a repository needs comes before it", bootstrap),
         apt("a file of a repository is taken over from files, and given back", handed_over),
         apt("one file has one owner", owners),
+        apt("a key that other users may replace is refused", key),
         rpm(DNF),
         rpm(ZYPPER),
         PACMAN.trial("pacman: packages come from a declared repository", |root| {
@@ -224,6 +225,22 @@ fn owners(root: &ScratchRoot) {
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("repository:test") && !root.exists(SOURCE), "{run}");
+}
+
+fn key(root: &ScratchRoot) {
+    const KEY: &str = "usr/share/keyrings/x.asc";
+    define(root, &definitions(root, &format!("suites = [\"./\"]\nsigned_by = \"/{KEY}\""), &[]));
+    root.write(KEY, "");
+    for (mode, is_refused) in [("0666", true), ("0644", false)] {
+        must(root, &format!("chmod {mode} $R/{KEY}"));
+        for verb in ["check", "apply"] {
+            let run = root.holo(&[verb]);
+            let said = run.stderr_lossy();
+            assert_eq!(said.contains("is writable for other users (mode 0666), and is not used"), is_refused, "{run}");
+            assert!(!is_refused || run.status == Some(1) && !root.exists(SOURCE), "{run}");
+        }
+    }
+    assert!(root.exists(SOURCE));
 }
 
 /// Tests a package manager of RPM packages.
