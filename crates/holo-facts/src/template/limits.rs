@@ -18,7 +18,7 @@ pub(super) const MAX_TEXT: usize = 16 << 20;
 const MAX_ITEMS: usize = 1 << 20;
 /// The maximum depth of lists and tables within each other.
 const MAX_DEPTH: usize = 64;
-/// The maximum of all printed values together, which may be printed several times: into variables, and by macros.
+/// The maximum of all that is printed together, which may be printed several times: into variables, and by macros.
 const MAX_PRINTED: usize = 4 * MAX_TEXT;
 /// What a value costs in addition to its text, in bytes.
 const OVERHEAD: usize = 8;
@@ -28,12 +28,22 @@ const SHALLOW: &str = "holo_checked_size";
 /// The filter that also checks the values in a list or table.
 const DEEP: &str = "holo_checked";
 
+/// The filter that counts a number of bytes as printed, and the one that does so for each item of a list.
+const PRINTED: &str = "holo_printed";
+const EACH: &str = "holo_printed_for_each";
+
 /// A filter or function, and the largest result of a call if that may exceed the arguments.
 type Limited = (&'static str, Value, fn(&[Value]) -> Option<usize>);
 
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(SHALLOW, |value: Value| shallow(&value).map(|()| value));
     environment.add_filter(DEEP, |value: Value| deep(&value).map(|()| value));
+    environment.add_filter(PRINTED, |state: &mut State<'_, '_>, value: Value, size: usize| {
+        count_printed(state, size).map(|()| value)
+    });
+    environment.add_filter(EACH, |state: &mut State<'_, '_>, value: Value, size: usize| {
+        count_printed(state, size.saturating_mul(value.len().unwrap_or(1))).map(|()| value)
+    });
     for (name, call, estimate) in limited_filters() {
         environment.add_filter(name, move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| {
             checked(&call, estimate, state, &arguments.into_values())
@@ -188,7 +198,7 @@ fn measure(value: &Value, depth: usize, total: &mut usize) -> Result<(), Error> 
     }
 }
 
-/// Counts the text that a template prints, including texts that become values: of macros and blocks.
+/// Counts text that a template prints, including texts that become values: of macros and blocks.
 pub(super) fn count_printed(state: &mut State<'_, '_>, size: usize) -> Result<(), Error> {
     const PRINTED: &str = "printed";
     let before = state.get_temp(PRINTED).and_then(|value| value.as_usize()).unwrap_or_default();

@@ -87,8 +87,15 @@ fn every_value_is_limited() {
         let error = render(&source).unwrap_err();
         assert_eq!(error, format!("x.jinja:2: {problem}"), "{source}");
     }
-    let raw = format!("{{% for i in range(99999) %}}{}{{% endfor %}}", "x".repeat(1000));
-    assert_eq!(render(&raw).unwrap_err(), "x.jinja: the result exceeds the limit of 16 MiB");
+    let raw = |times: usize| format!("{{% for i in range({times}) %}}{}{{% endfor %}}", "x".repeat(1000));
+    assert_eq!(render(&raw(20_000)).unwrap_err(), "x.jinja: the result exceeds the limit of 16 MiB");
+    let raw = raw(99_999);
+    let captured = format!("\n{{% set x %}}{raw}{{% endset %}}");
+    let nested = format!("\n{{% set x %}}{{% for j in range(9) if j %}}{raw}{{% endfor %}}{{% endset %}}");
+    let filtered = format!("\n{{% filter upper %}}{{% if true %}}{raw}{{% endif %}}{{% endfilter %}}");
+    for source in [captured, nested, filtered] {
+        assert_eq!(render(&source).unwrap_err(), "x.jinja:2: the template prints more than 64 MiB");
+    }
     let root = root(&[DATA]);
     let templates = templates(&root);
     let expression = templates.expression("('x' * 9999999) ~ ('x' * 9999999) == 'x'").unwrap();
@@ -116,6 +123,16 @@ fn checks_of_values_do_not_change_them() {
         ("{{ 1 ~ 2 * 3 ~ 'x' }} {{ (1 + 2) * 3 }} {{ -1 ~ -2 }}", "16x 9 -1-2"),
         ("{{ [1, 2][1] }} {{ {'a': [1] + [2]}.a|length }} {{ ('a' ~ 'b')|upper ~ 'c'|upper }}", "2 2 ABC"),
         ("{% for a, b in [[1, 2], (3, 4)] %}{{ a + b }};{% endfor %}", "3;7;"),
+        ("{% for a in ('b' ~ 'c')|list if a == 'c' %} {{ a }}{% else %}-{% endfor %}", " c"),
+        ("{% for a in [{'x': [1, 2]}][0].x[1:] recursive %}<{{ a }}>{% endfor %}", "<2>"),
+        ("{% set recursive = [1] %}{% for a in recursive recursive %}{{ a }}r{% endfor %}", "1r"),
+        ("{% set recursive = [1] %}{% for a in recursive + recursive %}{{ a }}r{% endfor %}", "1r1r"),
+        ("{% for a in ['x']if a in['x'] and a not in'' recursive%}{{ a }}r{% endfor %}", "xr"),
+        ("{% for a in (([1]) + [2]) %}<{{ a }}>{% endfor %}{% for c in 'ab' %}{{ c }},{% endfor %}", "<1><2>a,b,"),
+        (
+            "{% for a in x|default([3]) %}<{{ a }}>{% else %}-{% endfor %}{% for a in dict(b=1) %}<{{ a }}>{% endfor %}",
+            "<3><b>",
+        ),
         ("{% macro f(a, b='x' ~ 'y') %}{{ a }}{{ b }}{% endmacro %}{{ f(*[1] + [2]) }} {{ f('a' ~ 'b') }}", "12 abxy"),
         ("{% set x = 'a' ~ 1 if false or true else 'b' ~ 2 -%}  {{- x -}}  {{ x[0 + 0:1 + 0] }}", "a1a"),
         ("{{ ['b', 'a']|sort|join('-') }} {{ 'x'|indent(2, true) }} {{ '%03d'|format(7) }}", "a-b   x 007"),
@@ -123,7 +140,9 @@ fn checks_of_values_do_not_change_them() {
     ] {
         assert_eq!(render(source).unwrap(), result, "{source}");
     }
-    assert_eq!(render("\n\n{{ no_such ~ 'x' }}").unwrap_err(), render("\n\n{{ no_such }}").unwrap_err());
+    for source in ["\n\n{{ no_such ~ 'x' }}", "\n\n{% for x in no_such %}raw{% endfor %}"] {
+        assert_eq!(render(source).unwrap_err(), render("\n\n{{ no_such }}").unwrap_err());
+    }
 }
 
 #[test]
@@ -241,6 +260,7 @@ fn partials_come_from_whoever_gives_them() {
     let templates = templates(&root).with_partials(|name| match name {
         "good" => Ok(Some("port {{ data.port }}\n".to_owned())),
         "bad" => Ok(Some("\n{{ nothing }}".to_owned())),
+        "long" => Ok(Some("x".repeat(1 << 20))),
         "denied" => Err(io::Error::from_raw_os_error(13)),
         _ => Ok(None),
     });
@@ -248,6 +268,8 @@ fn partials_come_from_whoever_gives_them() {
     assert_eq!(render("{% include 'good' %}").unwrap(), "port 80\n");
     assert_eq!(render("{% include 'bad' %}").unwrap_err(), "bad:2: `nothing` is undefined");
     assert_eq!(render("\n{% include 'denied' %}").unwrap_err(), "x:2: denied: permission denied");
+    let long = "\n{% set x %}{% for i in range(99) %}{% include 'long' %}{% endfor %}{% endset %}";
+    assert_eq!(render(long).unwrap_err(), "long:1: the template prints more than 64 MiB");
     assert!(render("{% include 'none' %}").unwrap_err().contains("none"));
 }
 

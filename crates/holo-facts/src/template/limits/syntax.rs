@@ -1,10 +1,13 @@
-//! Adds filters to the source of templates that check the results of operators, and of lists and tables.
+//! Adds filters to the source of templates that check the results of operators, and of lists and tables, and that count
+//! the text outside of tags.
 
-use super::{DEEP, SHALLOW};
+use super::{DEEP, EACH, PRINTED, SHALLOW};
 use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Spanned, Stmt};
 use minijinja::machinery::{Span, Token, ast, parse, parse_expr, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Error, ErrorKind};
+use std::ops::Range;
+use std::vec::IntoIter;
 
 /// Returns the source of a template or, without a syntax, of an expression, with checks. The lines remain the same.
 ///
@@ -15,10 +18,16 @@ pub(in super::super) fn with_checks(name: &str, source: &str, syntax: Option<&Sy
     if u32::try_from(source.len()).is_err() {
         super::within(source.len())?;
     }
-    let tildes = tildes_of(source, syntax.is_none(), syntax.cloned().unwrap_or_default())?;
-    let mut checks = Checks::default();
+    let Positions { tildes, loops } = Positions::of(source, syntax.is_none(), syntax.cloned().unwrap_or_default())?;
+    let mut checks = Checks { insertions: Vec::new(), loops: loops.into_iter() };
     match syntax {
-        Some(syntax) => checks.statement(&parse(source, name, syntax.clone())?),
+        Some(syntax) => {
+            let parsed = parse(source, name, syntax.clone())?;
+            if let (size @ 1.., (open, close)) = (raw_size(&parsed), syntax.variable_delimiters()) {
+                checks.insertions.push((0, format!("{open} ''|{PRINTED}({size}) {close}")));
+            }
+            checks.statement(&parsed);
+        }
         None => checks.expression(&parse_expr(source)?),
     }
     // The left operands of `~`, which also formats lists and tables.
@@ -33,49 +42,106 @@ const MAX_OPERATORS: usize = 2000;
 /// it in parentheses, which the parser limits to 75 levels.
 const CHECKED_EACH: usize = 4;
 
-/// Returns the positions of all `~`.
-///
-/// # Errors
-/// If an expression has too many operators.
-fn tildes_of(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Vec<usize>, Error> {
-    let (mut tildes, mut operators, mut alternatives) = (Vec::new(), 0, 0);
-    for token in tokenize(source, is_expression, syntax) {
-        // The parser reports invalid tokens.
-        let Ok((token, span)) = token else { break };
-        if matches!(token, Token::Tilde) {
-            tildes.push(span.start_offset as usize);
+/// Positions that the parsed template does not contain.
+#[derive(Debug, Default)]
+struct Positions {
+    /// The operators `~`.
+    tildes: Vec<usize>,
+    /// The expressions after `in` of all loops.
+    loops: Vec<Range<usize>>,
+}
+
+impl Positions {
+    /// Finds the positions.
+    ///
+    /// # Errors
+    /// If an expression has too many operators.
+    fn of(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Positions, Error> {
+        let mut found = Positions::default();
+        let (mut operators, mut alternatives) = (0, 0);
+        let mut block = Vec::new();
+        for token in tokenize(source, is_expression, syntax) {
+            // The parser reports invalid tokens.
+            let Ok((token, span)) = token else { break };
+            match token {
+                Token::VariableEnd | Token::BlockEnd => operators = 0,
+                Token::Ident("elif") => alternatives += 1,
+                Token::Ident("not" | "and" | "or" | "if" | "is" | "in")
+                | Token::Plus
+                | Token::Minus
+                | Token::Mul
+                | Token::Div
+                | Token::FloorDiv
+                | Token::Pow
+                | Token::Mod
+                | Token::Tilde
+                | Token::Dot
+                | Token::Pipe
+                | Token::Eq
+                | Token::Ne
+                | Token::Gt
+                | Token::Gte
+                | Token::Lt
+                | Token::Lte
+                | Token::BracketOpen
+                | Token::ParenOpen => operators += 1,
+                _ => {}
+            }
+            if matches!(token, Token::Tilde) {
+                found.tildes.push(span.start_offset as usize);
+            }
+            if operators > MAX_OPERATORS || alternatives > MAX_OPERATORS {
+                let line = span.start_line;
+                let problem =
+                    format!("line {line}: an expression has more than {MAX_OPERATORS} operators or alternatives");
+                return Err(Error::new(ErrorKind::SyntaxError, problem));
+            }
+            let ends_block = matches!(token, Token::BlockEnd);
+            if matches!(token, Token::BlockStart) {
+                block.clear();
+            } else {
+                block.push((token, span));
+            }
+            if ends_block {
+                found.loops.extend(iterated(&block));
+            }
         }
+        Ok(found)
+    }
+}
+
+/// Returns the position of the expression after `in`, if these are the tokens of a loop.
+fn iterated(tokens: &[(Token<'_>, Span)]) -> Option<Range<usize>> {
+    let (Token::Ident("for"), _) = tokens.first()? else { return None };
+    let mut depth = 0;
+    let mut start = None;
+    for (index, (token, span)) in tokens.iter().enumerate().skip(1) {
         match token {
-            Token::VariableEnd | Token::BlockEnd => operators = 0,
-            Token::Ident("elif") => alternatives += 1,
-            Token::Ident("not" | "and" | "or" | "if" | "is" | "in")
-            | Token::Plus
-            | Token::Minus
-            | Token::Mul
-            | Token::Div
-            | Token::FloorDiv
-            | Token::Pow
-            | Token::Mod
-            | Token::Tilde
-            | Token::Dot
-            | Token::Pipe
-            | Token::Eq
-            | Token::Ne
-            | Token::Gt
-            | Token::Gte
-            | Token::Lt
-            | Token::Lte
-            | Token::BracketOpen
-            | Token::ParenOpen => operators += 1,
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => depth += 1,
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => depth -= 1,
+            Token::Ident("in") if depth == 0 && start.is_none() => start = Some(span.end_offset as usize),
+            Token::Ident("if") if depth == 0 => return Some(start?..span.start_offset as usize),
+            Token::BlockEnd => {
+                let is_recursive = match tokens.get(..index)? {
+                    [.., (before, _), (Token::Ident("recursive"), _)] => ends_expression(before),
+                    _ => false,
+                };
+                let (_, end) = tokens.get(index - usize::from(is_recursive))?;
+                return Some(start?..end.start_offset as usize);
+            }
             _ => {}
         }
-        if operators > MAX_OPERATORS || alternatives > MAX_OPERATORS {
-            let line = span.start_line;
-            let problem = format!("line {line}: an expression has more than {MAX_OPERATORS} operators or alternatives");
-            return Err(Error::new(ErrorKind::SyntaxError, problem));
-        }
     }
-    Ok(tildes)
+    None
+}
+
+/// Returns true if a word that follows this token is not a part of the expression before it.
+fn ends_expression(token: &Token<'_>) -> bool {
+    match token {
+        Token::Ident(name) => !["and", "in", "is", "not", "or"].contains(name),
+        Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => true,
+        _ => matches!(token, Token::ParenClose | Token::BracketClose | Token::BraceClose),
+    }
 }
 
 /// Returns true for operators whose results are at most as large as their operands together.
@@ -83,10 +149,30 @@ fn is_addition(operator: BinOpKind) -> bool {
     matches!(operator, BinOpKind::Add | BinOpKind::Concat)
 }
 
+/// Returns the size of the text outside of tags that is printed each time a statement is executed, without that of loops
+/// in it, which count theirs, and of macros, whose results are counted where they are printed.
+fn raw_size(statement: &Stmt<'_>) -> usize {
+    let all = |statements: &[Stmt<'_>]| statements.iter().map(raw_size).sum();
+    match statement {
+        Stmt::EmitRaw(raw) => raw.raw.len(),
+        Stmt::Template(template) => all(&template.children),
+        Stmt::IfCond(condition) => all(&condition.true_body).max(all(&condition.false_body)),
+        Stmt::WithBlock(with) => all(&with.body),
+        Stmt::SetBlock(set) => all(&set.body),
+        Stmt::AutoEscape(escape) => all(&escape.body),
+        Stmt::FilterBlock(block) => all(&block.body),
+        Stmt::Block(block) => all(&block.body),
+        Stmt::ForLoop(each) => all(&each.else_body),
+        _ => 0,
+    }
+}
+
 /// The texts to insert, each with its position.
 #[derive(Debug, Default)]
 struct Checks {
     insertions: Vec<(usize, String)>,
+    /// The positions of the lists of the loops that have not been visited yet.
+    loops: IntoIter<Range<usize>>,
 }
 
 impl Checks {
@@ -126,7 +212,11 @@ impl Checks {
             Stmt::EmitExpr(emit) => self.expression(&emit.expr),
             Stmt::EmitRaw(_) => {}
             Stmt::ForLoop(each) => {
+                let size: usize = each.body.iter().map(raw_size).sum();
+                let counted = self.loops.next().filter(|_| size > 0);
+                self.insertions.extend(counted.clone().map(|list| (list.start, "(".to_owned())));
                 self.expression(&each.iter);
+                self.insertions.extend(counted.map(|list| (list.end, format!(")|{EACH}({size}) "))));
                 self.expressions(&each.filter_expr);
                 self.statements(&each.body);
                 self.statements(&each.else_body);
