@@ -193,8 +193,8 @@ struct Rendered(Vec<u8>);
 
 impl io::Write for Rendered {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > limits::MAX_TEXT {
-            return Err(io::Error::other(format!("the result exceeds the limit of {} MiB", limits::MAX_TEXT >> 20)));
+        if self.0.len() + bytes.len() > limits::MAX_RESULT {
+            return Err(io::Error::other(format!("the result exceeds the limit of {} MiB", limits::MAX_RESULT >> 20)));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

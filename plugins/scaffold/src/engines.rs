@@ -14,8 +14,10 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Maximum size of a text, or of all texts in a list or table, in bytes. It is that of Jinja.
-pub(crate) const MAX_TEXT: usize = 16 << 20;
+/// Maximum size of the result of a template, in bytes. All limits are those of Jinja.
+pub(crate) const MAX_RESULT: usize = 16 << 20;
+/// Maximum size of a text, or of all texts in a list or table, in bytes.
+pub(crate) const MAX_VALUE: usize = 8 << 20;
 /// Maximum number of actions that are executed for a template.
 pub(crate) const MAX_STEPS: u64 = if cfg!(test) { 100_000 } else { 5_000_000 };
 
@@ -24,9 +26,9 @@ pub(crate) fn too_many_steps() -> String {
     format!("it needs more than {MAX_STEPS} steps; is there an endless loop?")
 }
 
-/// Returns the message for a result of more than [`MAX_TEXT`].
+/// Returns the message for a result of more than [`MAX_RESULT`].
 pub(crate) fn result_too_large() -> String {
-    format!("the result exceeds the limit of {} MiB", MAX_TEXT >> 20)
+    format!("the result exceeds the limit of {} MiB", MAX_RESULT >> 20)
 }
 
 /// All languages, the default first.

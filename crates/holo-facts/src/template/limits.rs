@@ -12,14 +12,16 @@ use minijinja::{Environment, Error, ErrorKind, State, Value, filters, functions}
 
 pub(super) use syntax::with_checks;
 
+/// The maximum size of the result of a template, in bytes.
+pub(super) const MAX_RESULT: usize = 16 << 20;
 /// The maximum size of a text, and of all texts in a list or table together, in bytes.
-pub(super) const MAX_TEXT: usize = 16 << 20;
+const MAX_VALUE: usize = 8 << 20;
 /// The maximum number of items of a list.
 const MAX_ITEMS: usize = 1 << 20;
 /// The maximum depth of lists and tables within each other.
 const MAX_DEPTH: usize = 64;
 /// The maximum of all that is printed together, which may be printed several times: into variables, and by macros.
-const MAX_PRINTED: usize = 4 * MAX_TEXT;
+const MAX_PRINTED: usize = 4 * MAX_VALUE;
 /// What a value costs in addition to its text, in bytes.
 const OVERHEAD: usize = 8;
 
@@ -146,8 +148,8 @@ fn checked(
 
 /// Checks the length of a text that is about to be created.
 pub(super) fn within(size: usize) -> Result<(), Error> {
-    if size > MAX_TEXT {
-        Err(too_large(format!("a value would exceed the limit of {} MiB", MAX_TEXT >> 20)))
+    if size > MAX_VALUE {
+        Err(too_large(format!("a value would exceed the limit of {} MiB", MAX_VALUE >> 20)))
     } else {
         Ok(())
     }

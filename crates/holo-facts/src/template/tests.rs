@@ -43,7 +43,7 @@ fn every_value_is_limited() {
             "\n{{% set ns = namespace(s='0123456789abcdef', l=[1]) %}}{{% for i in range(60) %}}{body}{{% endfor %}}"
         )
     };
-    let text = "a value would exceed the limit of 16 MiB";
+    let text = "a value would exceed the limit of 8 MiB";
     let items = "a list would have more than 1048576 items";
     let levels = "lists or tables are more than 64 levels deep";
     for (source, problem) in [
@@ -57,7 +57,7 @@ fn every_value_is_limited() {
         ("\n{{ ('x' * 9999999)|regex_replace('x+', '$0$0') }}".to_owned(), text),
         (
             doubled("{% set copy %}{{ ns.s }}{{ ns.s }}{% endset %}{% set ns.s = copy %}"),
-            "the template prints more than 64 MiB",
+            "the template prints more than 32 MiB",
         ),
         (doubled("{% set ns.l = ns.l + ns.l %}"), items),
         (doubled("{% set ns.l = ns.l * 2 %}"), items),
@@ -94,7 +94,7 @@ fn every_value_is_limited() {
     let nested = format!("\n{{% set x %}}{{% for j in range(9) if j %}}{raw}{{% endfor %}}{{% endset %}}");
     let filtered = format!("\n{{% filter upper %}}{{% if true %}}{raw}{{% endif %}}{{% endfilter %}}");
     for source in [captured, nested, filtered] {
-        assert_eq!(render(&source).unwrap_err(), "x.jinja:2: the template prints more than 64 MiB");
+        assert_eq!(render(&source).unwrap_err(), "x.jinja:2: the template prints more than 32 MiB");
     }
     let root = root(&[DATA]);
     let templates = templates(&root);
@@ -269,7 +269,7 @@ fn partials_come_from_whoever_gives_them() {
     assert_eq!(render("{% include 'bad' %}").unwrap_err(), "bad:2: `nothing` is undefined");
     assert_eq!(render("\n{% include 'denied' %}").unwrap_err(), "x:2: denied: permission denied");
     let long = "\n{% set x %}{% for i in range(99) %}{% include 'long' %}{% endfor %}{% endset %}";
-    assert_eq!(render(long).unwrap_err(), "long:1: the template prints more than 64 MiB");
+    assert_eq!(render(long).unwrap_err(), "long:1: the template prints more than 32 MiB");
     assert!(render("{% include 'none' %}").unwrap_err().contains("none"));
 }
 

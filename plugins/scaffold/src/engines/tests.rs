@@ -318,7 +318,7 @@ fn nothing_makes_it_go_too_deep() {
     }
 }
 
-const TOO_LARGE: &str = "a.conf:1: a value would exceed the limit of 16 MiB";
+const TOO_LARGE: &str = "a.conf:1: a value would exceed the limit of 8 MiB";
 
 #[test]
 fn every_value_is_limited() {

@@ -1,7 +1,7 @@
 //! The limits of values in templates. The results of all functions are checked, because a few calls can create a value of
 //! any size, such as a text that is doubled 40 times. gotmpl itself limits loops and recursion.
 
-use crate::engines::{MAX_STEPS, MAX_TEXT, too_many_steps};
+use crate::engines::{MAX_RESULT, MAX_STEPS, MAX_VALUE, too_many_steps};
 use gotmpl::{Template, TemplateError, Value, ValueFunc};
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(super) fn count_step(steps: &AtomicU64) -> Result<(), TemplateError> {
 
 /// Checks the size of a value, in bytes.
 pub(super) fn within(size: usize) -> Result<(), TemplateError> {
-    let problem = || format!("a value would exceed the limit of {} MiB", MAX_TEXT >> 20);
-    if size > MAX_TEXT { Err(TemplateError::Exec(problem())) } else { Ok(()) }
+    let problem = || format!("a value would exceed the limit of {} MiB", MAX_VALUE >> 20);
+    if size > MAX_VALUE { Err(TemplateError::Exec(problem())) } else { Ok(()) }
 }
 
 /// Checks a value and all values in it. The same list can be in another one many times, so that the number of all values
@@ -93,7 +93,7 @@ impl Rendered {
 
 impl Write for Rendered {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_TEXT {
+        if self.0.len() + text.len() > MAX_RESULT {
             return Err(fmt::Error);
         }
         self.0.push_str(text);

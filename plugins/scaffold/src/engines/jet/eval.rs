@@ -2,7 +2,7 @@
 
 use super::values::{self, Expression, Names, Node, Operator};
 use super::{EvalError, Jets, SUFFIXES, TemplateError};
-use crate::engines::{MAX_STEPS, MAX_TEXT, result_too_large, too_many_steps};
+use crate::engines::{MAX_RESULT, MAX_STEPS, result_too_large, too_many_steps};
 use crate::template_context::{Dot, TemplateContextError};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -114,7 +114,7 @@ impl<'a> Rendering<'a> {
     }
 
     fn print(&mut self, text: &str) -> Result<(), TemplateError> {
-        if self.text.len() + text.len() > MAX_TEXT {
+        if self.text.len() + text.len() > MAX_RESULT {
             return Err(TemplateError::new(self.line, result_too_large()));
         }
         self.text.push_str(text);

@@ -2,7 +2,7 @@
 
 use super::lexer::{Kind, Words};
 use super::{EvalError, TemplateError};
-use crate::engines::MAX_TEXT;
+use crate::engines::MAX_VALUE;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -235,8 +235,8 @@ pub(super) fn call_function(name: &str, arguments: &[Cow<'_, Value>]) -> Result<
 
 /// Checks the size of a text or list that is about to be created, in bytes.
 fn within(size: usize) -> Result<(), EvalError> {
-    if size > MAX_TEXT {
-        return Err(EvalError(format!("a value would exceed the limit of {} MiB", MAX_TEXT >> 20)));
+    if size > MAX_VALUE {
+        return Err(EvalError(format!("a value would exceed the limit of {} MiB", MAX_VALUE >> 20)));
     }
     Ok(())
 }
