@@ -34,6 +34,8 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Show whether this machine is in its desired state, and what to do next
+    Status(Status),
     /// Bring entities into their desired state
     Apply(Apply),
     /// Show what applying entities would do
@@ -88,7 +90,7 @@ pub enum Verb {
 
 /// The verbs in the order of the help.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Every day", &["apply", "check", "diff", "watch", "health"]),
+    ("Every day", &["status", "check", "apply", "diff", "watch", "health"]),
     ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
     ("Go back", &["rollback", "generations"]),
     ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
@@ -125,6 +127,7 @@ impl Verb {
     #[must_use]
     pub fn is_json(&self) -> bool {
         let output = match self {
+            Verb::Status(arguments) => &arguments.output,
             Verb::Apply(arguments) => &arguments.output,
             Verb::Check(arguments) => &arguments.output,
             Verb::Health(arguments) => &arguments.output,
@@ -157,6 +160,17 @@ impl Verb {
         };
         output.json
     }
+}
+
+/// `holo status`
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Check all entities now, instead of telling what the last check or apply found
+    #[arg(long)]
+    pub fresh: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// `holo definitions`

@@ -21,6 +21,7 @@ mod rollback;
 mod scan;
 mod selectors;
 mod state;
+mod status;
 mod test;
 mod watch;
 mod why;
@@ -63,6 +64,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
             conclude(done, report)
         }
         Verb::Apply(arguments) => with_inputs(settings, report, |context| apply::run(&arguments, context)),
+        Verb::Status(arguments) => with_context(settings, report, |context| status::run(&arguments, context)),
         Verb::Check(arguments) => with_inputs(settings, report, |context| check::run(&arguments, context)),
         Verb::Health(arguments) => with_inputs(settings, report, |context| health::run(&arguments, context)),
         Verb::Diff(arguments) => with_inputs(settings, report, |context| diff::run(&arguments, context)),
@@ -94,6 +96,15 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
             with_context(settings, report, |context| watch::run(&arguments, context))
         }
         Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
+    }
+}
+
+/// Shows a person who gives no command what is known about the machine.
+pub(crate) fn greet(settings: &Settings, report: &mut Report) {
+    if report.is_seen_by_person()
+        && let Some(text) = status::at_a_glance(settings)
+    {
+        show(&String::from_utf8_lossy(&[text, b"\n".to_vec()].concat()), report);
     }
 }
 

@@ -42,6 +42,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             report.event(Event::Text(text.as_bytes()));
             error::exit::DONE
         }
+        Arguments::Nothing(text) => {
+            commands::greet(&Settings::from_environment(), &mut report);
+            report.event(Event::Usage(&text));
+            error::exit::USAGE
+        }
         Arguments::Unusable(text) => {
             report.event(Event::Usage(&text));
             error::exit::USAGE

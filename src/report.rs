@@ -44,6 +44,7 @@ pub struct Report {
     console: Console,
     consumers: Vec<Box<dyn Consumer>>,
     gives_hints: bool,
+    is_seen_by_person: bool,
 }
 
 /// Renders the events that it supports.
@@ -60,19 +61,35 @@ impl Report {
         if reader.sees_all {
             consumers.push(Box::new(Status::new()));
         }
-        Report { console: Console::for_people(), consumers, gives_hints: reader.wants_hints }
+        Report {
+            console: Console::for_people(),
+            consumers,
+            gives_hints: reader.wants_hints,
+            is_seen_by_person: reader.sees_all,
+        }
     }
 
     /// Returns the report that consists of JSON Lines only.
     #[must_use]
     pub fn for_programs() -> Report {
-        Report { console: Console::for_programs(), consumers: vec![Box::<Json>::default()], gives_hints: false }
+        Report {
+            console: Console::for_programs(),
+            consumers: vec![Box::<Json>::default()],
+            gives_hints: false,
+            is_seen_by_person: false,
+        }
     }
 
     /// Returns true if a person reads the errors, so that hints do not confuse a script.
     #[must_use]
     pub fn gives_hints(&self) -> bool {
         self.gives_hints
+    }
+
+    /// Returns true if a person sees both standard output and standard error.
+    #[must_use]
+    pub fn is_seen_by_person(&self) -> bool {
+        self.is_seen_by_person
     }
 
     /// Flushes the output, and returns the exit code of the process. Lost output turns any result into "could not run".

@@ -18,6 +18,8 @@ pub enum Arguments {
     Verb(Verb),
     /// The help of a verb, or of the whole program; goes to stdout.
     Help(String),
+    /// There are no arguments: the help, which goes to stderr.
+    Nothing(String),
     /// The message about an invalid command line; goes to stderr.
     Unusable(String),
 }
@@ -33,7 +35,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
             ErrorKind::DisplayHelp if command_of(&arguments).get_name() == PROGRAM => Arguments::Help(usage()),
             ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
             ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
-            _ if arguments.len() < 2 => Arguments::Unusable(usage()),
+            _ if arguments.len() < 2 => Arguments::Nothing(usage()),
             _ => Arguments::Unusable(complaint(&error, &arguments)),
         },
     }

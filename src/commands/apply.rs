@@ -8,7 +8,7 @@ use crate::cli::Apply;
 use crate::discovery::inventory::Purpose;
 use crate::error::{FatalError, exit};
 use crate::generations::{self, Keeper, Values};
-use crate::history::Recorder;
+use crate::history::{Recorder, Standings};
 use crate::host::interrupt::Interrupt;
 use crate::host::lock::{self, Acquired, Lock, LockError};
 use crate::host::settings::Settings;
@@ -47,7 +47,8 @@ pub(super) fn apply(
     patience: Duration,
 ) -> Result<(Tally, u8), FatalError> {
     let database = Rc::new(Database::new(settings.root.state_database()));
-    let mut recorder = Recorder::new(settings, &database, reporter);
+    let mut standings = Standings::new(reporter, arguments.selection.selectors.is_empty());
+    let mut recorder = Recorder::new(settings, &database, &mut standings);
     // Released after the sessions of the plugins have ended and the result of the run is recorded.
     let mut lock = None;
     let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock, patience);
@@ -61,6 +62,7 @@ pub(super) fn apply(
     };
     recorder.finish(&done, exit_code);
     if lock.is_some() {
+        standings.keep(settings, "apply", &done, &database);
         // Ignored, as the work is done and recorded.
         let _ = database.tidy();
     }

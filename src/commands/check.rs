@@ -7,6 +7,7 @@ use crate::cli::{Check, Selection};
 use crate::discovery::inventory::{Inventory, Purpose};
 use crate::entities::Source;
 use crate::error::{FatalError, exit};
+use crate::history::Standings;
 use crate::host::interrupt::Interrupt;
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
@@ -25,7 +26,10 @@ pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, Fa
     let preview = Preview { differences: arguments.diff, ..Preview::default() };
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = context;
-    walk(settings, interrupt, *reporter, &arguments.selection, preview).map(exit_code)
+    let mut standings = Standings::new(*reporter, arguments.selection.selectors.is_empty());
+    let done = walk(settings, interrupt, &mut standings, &arguments.selection, preview);
+    standings.keep(settings, "check", &done, &Database::new(settings.root.state_database()));
+    done.map(exit_code)
 }
 
 /// The options of the apply that a check previews.

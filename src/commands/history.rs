@@ -1,6 +1,6 @@
 //! `holo history`: lists runs, finds those that changed an entity or a path, and shows one.
 
-mod lines;
+pub(super) mod lines;
 
 use super::Context;
 use crate::cli::{History as Arguments, HistoryShow, HistoryVerb};

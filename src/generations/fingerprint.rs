@@ -10,6 +10,7 @@
 
 use super::inputs::followed;
 use crate::host::root::Root;
+use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -91,6 +92,13 @@ impl Fingerprint {
     #[must_use]
     pub fn changed(&self, root: &Root) -> Option<PathBuf> {
         self.difference(&Fingerprint::take_now(root, self.extent))
+    }
+
+    /// Returns true if an input in use that has a stamp has changed after this time.
+    #[must_use]
+    pub fn has_changed_since(root: &Root, time: Timestamp) -> bool {
+        let time = Duration::try_from(time.as_duration()).unwrap_or_default();
+        Fingerprint::take_now(root, Extent::All).directories.values().any(|listing| listing.newest.0 > time)
     }
 
     fn take_now(root: &Root, extent: Extent) -> Fingerprint {

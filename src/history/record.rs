@@ -4,7 +4,7 @@ use crate::host::settings::RunId;
 use crate::report::End;
 use holo_events::Tally;
 use holo_protocol::Text;
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::Duration;
@@ -250,6 +250,12 @@ impl RunResult {
     pub fn is_bad(self) -> bool {
         !matches!(self, RunResult::Unchanged | RunResult::Changed)
     }
+}
+
+/// Returns the current time, rounded to milliseconds.
+pub(super) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Unit::Millisecond).unwrap_or(now)
 }
 
 /// Serializes a record as JSON.

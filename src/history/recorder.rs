@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::record::{
-    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who, now,
     to_json,
 };
 use super::store::Writer;
@@ -18,7 +18,6 @@ use holo_events::Tally;
 use holo_protocol::session::Stream;
 use holo_protocol::{Message, Replaced, Text};
 use holo_state::{Database, StateError};
-use jiff::{Timestamp, Unit};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -238,12 +237,6 @@ impl<'a> Recorder<'a> {
     pub fn run(&self) -> &RunId {
         &self.began.run
     }
-}
-
-/// Returns the current time, rounded to milliseconds.
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    now.round(Unit::Millisecond).unwrap_or(now)
 }
 
 /// The maximum size of a recorded difference, in bytes.

@@ -305,7 +305,7 @@ fn read(Subject { plugin, target, file, verb }: &Subject) -> Result<(), Failed> 
                 return fail((number..number + TOGETHER).find(is_bad), &scan);
             }
             // Most of these files define the same entities, and so contradict each other.
-            let is_read = !scan.stdout.trim_ascii().is_empty() || scan.stderr_lossy().contains(&format!("/{number}"));
+            let is_read = !scan.stdout.trim_ascii().is_empty() || scan.stderr_lossy().contains(&format!("/{plugin}/"));
             assert!(is_read, "the plugin should read the files: {scan}");
         }
         if let Some(verb) = verb {

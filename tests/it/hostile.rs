@@ -50,6 +50,8 @@ use Form::{Bytes, Encoded, Text};
 /// Command lines for a shell, in which `$h` are the hostile bytes.
 const COMMANDS: &[(&str, Form)] = &[
     ("holo scan", Bytes),
+    ("holo status", Bytes),
+    ("holo status --json", Encoded),
     ("holo scan --json", Encoded),
     ("holo check --diff", Bytes),
     ("holo check --json", Encoded),

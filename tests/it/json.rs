@@ -568,6 +568,7 @@ fn every_field_of_the_schema_occurs() {
     note(lines(&crate::controls::root("ENTITY: x:a\nPOLL: 1m\n"), &["scan"], 0));
     note(lines_of_adopt());
     note(lines_of_generations());
+    note(crate::status::all_lines());
     let schema = schema();
     let mut named = BTreeSet::new();
     for kind in schema["oneOf"].as_array().unwrap() {

@@ -36,6 +36,7 @@ mod scenarios;
 mod secrets;
 mod sessions;
 mod shell_plugins;
+mod status;
 mod takeovers;
 mod terminal;
 mod together;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         ("secrets", secrets::trials()),
         ("sessions", sessions::trials()),
         ("shell_plugins", shell_plugins::trials()),
+        ("status", status::trials()),
         ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),

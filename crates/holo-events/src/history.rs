@@ -173,3 +173,70 @@ pub struct InputDiffLine<'a> {
     #[serde(default, skip_serializing_if = "is_false")]
     pub sensitive: bool,
 }
+
+/// The state of the machine, as the last check or apply found it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct StatusLine<'a> {
+    /// The time of the last complete check or apply, in UTC, unless there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// The command of that run: `check` or `apply`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Cow<'a, str>>,
+    /// True if definitions have changed since then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub outdated: bool,
+    /// True if an invalid definition kept entities from being checked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flawed: bool,
+    /// The number of entities.
+    pub entities: usize,
+    /// The entities that are not in their desired state; at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub off: Vec<OffLine<'a>>,
+    /// The number of further ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+    /// The IDs of the entities whose refresh is due.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refreshes_due: Vec<Text<'a>>,
+    /// The last run that had work to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunLine<'a>>,
+    /// The generation that is used instead of the current inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<u32>,
+    /// What the agent is doing, in a word, if its socket exists: `waiting`, `preparing`, `watching`, `running`,
+    /// `stopping`, or `unreachable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Cow<'a, str>>,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<NextLine<'a>>,
+}
+
+/// An entity that is not in its desired state.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct OffLine<'a> {
+    /// Its ID.
+    pub id: Text<'a>,
+    /// The ID of its plugin.
+    pub plugin: Cow<'a, str>,
+    /// `pending`, `refused`, `skipped` or `failed`.
+    pub state: Cow<'a, str>,
+    /// The first change that would be made, the reason for which it needs force, or the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Text<'a>>,
+}
+
+/// A command that helps.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct NextLine<'a> {
+    /// The command, in shell syntax.
+    pub command: Text<'a>,
+    /// What it does.
+    pub purpose: Cow<'a, str>,
+}

@@ -21,7 +21,10 @@ mod values;
 mod why;
 
 pub use from_protocol::{Asset, Controls, Edges};
-pub use history::{DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, RecordLine, RunLine};
+pub use history::{
+    DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, RecordLine, RunLine,
+    StatusLine,
+};
 pub use line::{Line, LineError, Writer};
 pub use values::{Tally, Text};
 pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};

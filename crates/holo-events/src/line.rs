@@ -3,7 +3,7 @@
 use crate::values::{Tally, Text};
 use crate::{
     Action, Controls, Edges, GenerationLine, HealthState, Information, InputDiffLine, Level, Outcome, RecordLine,
-    Refusal, RunLine, Stream, VERSION, WhyLine, is_false,
+    Refusal, RunLine, StatusLine, Stream, VERSION, WhyLine, is_false,
 };
 use bstr::ByteSlice;
 #[cfg(test)]
@@ -208,6 +208,8 @@ pub enum Line<'a> {
     Run(Box<RunLine<'a>>),
     /// `history`: the result of an entity in an earlier run.
     Record(Box<RecordLine<'a>>),
+    /// `status`: the state of the machine, as the last check or apply found it.
+    Status(Box<StatusLine<'a>>),
     /// `generations`: the saved inputs of an earlier run.
     Generation(Box<GenerationLine<'a>>),
     /// `generations diff`: the difference of an input.

@@ -86,6 +86,32 @@ impl Database {
         read.map(Option::flatten)
     }
 
+    /// Returns the record of what the last check or apply found.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn standing(&self) -> Result<Option<String>, StateError> {
+        let read = self
+            .read(|connection| connection.query_row("SELECT record FROM standing", [], |row| row.get(0)).optional());
+        read.map(Option::flatten)
+    }
+
+    /// Replaces or removes the record of what the last check or apply found. Does not create a database.
+    ///
+    /// # Errors
+    /// If the database cannot be written. No change is made then.
+    pub fn write_standing(&self, record: Option<&str>) -> Result<(), StateError> {
+        if self.existing()?.is_none() {
+            return Ok(());
+        }
+        self.write(Durability::Process, |transaction| match record {
+            Some(record) => {
+                transaction.execute("INSERT OR REPLACE INTO standing (only, record) VALUES (1, ?1)", [record]).map(drop)
+            }
+            None => transaction.execute("DELETE FROM standing", []).map(drop),
+        })
+    }
+
     /// Records that a run begins, and how earlier ones ended, given by their sequence numbers.
     ///
     /// # Errors

@@ -75,6 +75,12 @@ CREATE TABLE idle_run (
     record TEXT NOT NULL                -- JSON
 ) STRICT;
 
+-- What the last check or apply found: the entities that are not in their desired state.
+CREATE TABLE standing (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    record TEXT NOT NULL                -- JSON
+) STRICT;
+
 -- The runs whose inputs are saved for a rollback.
 CREATE TABLE generation (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

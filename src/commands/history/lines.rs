@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use std::path::Path;
 
 /// Returns the start time of a run.
-pub(super) fn began(run: &Run) -> Option<Timestamp> {
+pub(in crate::commands) fn began(run: &Run) -> Option<Timestamp> {
     run.began.as_ref().map(|began| began.time)
 }
 
-pub(super) fn result(run: &Run) -> &'static str {
+pub(in crate::commands) fn result(run: &Run) -> &'static str {
     match run.state() {
         RunState::Running => "running",
         RunState::Ended(result) => result.name(),
@@ -19,7 +19,7 @@ pub(super) fn result(run: &Run) -> &'static str {
 }
 
 /// Returns the number of entities for each noteworthy result: `3 changed, 1 failed`.
-pub(super) fn counts(run: &Run) -> String {
+pub(in crate::commands) fn counts(run: &Run) -> String {
     let Counts { changed, refused, skipped, failed, .. } = run.counts();
     let counts = [(changed, "changed"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
     let shown = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
@@ -47,7 +47,7 @@ pub(super) fn command(run: &Run) -> String {
 }
 
 /// Returns the JSON line of a run.
-pub(super) fn run(run: &Run) -> RunLine<'_> {
+pub(in crate::commands) fn run(run: &Run) -> RunLine<'_> {
     let (began, ended) = (run.began.as_ref(), run.ended.as_ref());
     let who = began.map(|began| &began.who);
     RunLine {
