@@ -3,9 +3,10 @@
 use super::{Context, data};
 use crate::cli::Definitions;
 use crate::error::{FatalError, exit};
+use crate::host::config;
 use crate::host::settings::Settings;
-use crate::report::{Event, Severity};
-use holo_definitions::{DefinitionError, Finding, ReceivedFile, ResourceDirs, UntypedDefinition};
+use crate::report::{Event, Reporter, Severity};
+use holo_definitions::{DefinitionError, Finding, ReceivedFile, ResourceDirs, UntypedDefinition, did_you_mean};
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -13,6 +14,9 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     let knowledge = super::knowledge(settings, *reporter)?;
     let is_called_by_plugin = is_called_by(&arguments.plugin, settings);
     let directories = directories(&arguments.plugin, is_called_by_plugin, settings);
+    if !is_called_by_plugin && !directories.iter().any(Path::is_dir) {
+        refuse_unknown(&arguments.plugin, settings, *reporter)?;
+    }
     let (mut definitions, findings) =
         UntypedDefinition::read_all(&directories, &knowledge.renderer(), &ReceivedFile::at(settings.sent.clone()));
     data::warn(&knowledge, *reporter);
@@ -42,6 +46,18 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
     reporter.event(Event::Text(text.as_bytes()));
     Ok(if has_failed { exit::FAILED } else { exit::DONE })
+}
+
+/// Refuses the ID of a plugin that is not configured.
+fn refuse_unknown(plugin: &str, settings: &Settings, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
+    let configured = config::read(&settings.root)?.plugins;
+    let known = || configured.iter().map(|line| line.id.as_str());
+    if known().any(|id| id == plugin) {
+        return Ok(());
+    }
+    let hint = did_you_mean(plugin, known()).map(|hint| format!(", {hint}")).unwrap_or_default();
+    reporter.event(Event::Aside(Severity::Error, &format!("there is no plugin {plugin}{hint}")));
+    Err(FatalError::Reported)
 }
 
 /// Returns true if the plugin itself calls us, with its own directories in the environment.

@@ -241,6 +241,10 @@ fn try_acquire(path: &Path) -> Result<(File, Option<i32>), LockErrorKind> {
         match create(path) {
             Ok(held) => return Ok((held, None)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // A test root that was just created has no run directory.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && path.parent().is_some_and(|folder| fs::create_dir(folder).is_ok()) => {}
             Err(error) => return Err(LockErrorKind::System(IoError::new("open", path, error))),
         }
         if let Some((held, left_by)) = take_over(path)? {

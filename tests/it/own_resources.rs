@@ -4,7 +4,7 @@ use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = holo_testing::trials![colon_in_a_path_is_supported];
+    let mut trials = holo_testing::trials![colon_in_a_path_is_supported, definitions_of_unknown_plugins_are_an_error];
     trials.push(trial_of(
         "missing_resources_are_searched_once_for_all_plugins",
         &[Need::Program("strace")],
@@ -35,6 +35,19 @@ fn colon_in_a_path_is_supported() {
         let shown = format!("apply {}", system.join("etc/holo/resources/files/10-x/etc/motd").display());
         assert!(run.stdout_lossy().contains(&shown), "{name}: {run}");
         assert_eq!(std::fs::read_to_string(system.join("etc/motd")).unwrap(), "own\n", "{name}");
+    }
+}
+
+fn definitions_of_unknown_plugins_are_an_error() {
+    let root = ScratchRoot::new().plugin("files").file("etc/os-release", "ID=unittest\n");
+    let run = root.holo(&["definitions", "fils"]);
+    assert!(run.status == Some(255) && run.stdout.is_empty(), "{run}");
+    assert_eq!(run.stderr_lossy(), "!! there is no plugin fils, did you mean files?\n", "{run}");
+    // A configured plugin need not have definitions, and a directory suffices for a plugin under development.
+    for plugin in ["files", "new"] {
+        root.write("usr/share/holo/new/x", "");
+        let run = root.holo(&["definitions", plugin]);
+        assert!(run.success() && run.stdout == "[]\n", "{run}");
     }
 }
 

@@ -144,8 +144,8 @@ fn blame(entity: &DeclaredFile, host: &Host) -> Option<Vec<Span>> {
 }
 
 fn source_path(source: &str, host: &Host) -> Option<PathBuf> {
-    let below = Path::new(source);
-    Some(host.resources().directory_of(below).ok()?.join(below))
+    let (directories, below) = wanted::source_directories(source, host);
+    Some(directories.directory_of(below).ok()?.join(below))
 }
 
 fn from_source(content: Vec<u8>, path: &Path) -> Traced {

@@ -35,6 +35,16 @@ fn lock_file_contains_the_pid_and_is_removed() {
 }
 
 #[test]
+fn missing_run_directory_is_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run/holo.pid");
+    drop(Lock::acquire(&path).unwrap());
+    assert!(!path.exists() && path.parent().unwrap().is_dir());
+    let deeper = folder.path().join("no/such/holo.pid");
+    assert!(Lock::acquire(&deeper).unwrap_err().to_string().ends_with("no such file or directory"));
+}
+
+#[test]
 fn lock_file_is_private() {
     let (_folder, path) = folder();
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
@@ -147,10 +157,10 @@ fn survivors_of_a_killed_apply_are_reported() {
 
 #[test]
 fn other_errors_are_reported() {
-    let error = Lock::acquire(Path::new("/nowhere/holo.pid")).unwrap_err();
+    let error = Lock::acquire(Path::new("/nowhere/at/all/holo.pid")).unwrap_err();
     assert!(!error.is_held());
     assert_eq!(
         error.to_string(),
-        "Cannot create lock file /nowhere/holo.pid: open /nowhere/holo.pid: no such file or directory"
+        "Cannot create lock file /nowhere/at/all/holo.pid: open /nowhere/at/all/holo.pid: no such file or directory"
     );
 }

@@ -2,7 +2,7 @@
 
 use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
-use super::wanted::TEMPLATE_SUFFIX;
+use super::wanted::{TEMPLATE_SUFFIX, source_directories};
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
@@ -52,7 +52,10 @@ impl Declaration {
     pub(super) fn into_entity(self, overlay: Option<FileEntity>, host: &Host) -> Declared<DeclaredFile> {
         let Defined { definition, common } = *self.defined;
         let template = definition.source.as_ref().filter(|source| source.ends_with(TEMPLATE_SUFFIX));
-        let template = template.map(|source| host.resources().shown(Path::new(source)));
+        let template = template.map(|source| {
+            let (directories, below) = source_directories(source, host);
+            directories.shown(below)
+        });
         let entity = DeclaredFile {
             path: self.path,
             canonical: self.canonical,

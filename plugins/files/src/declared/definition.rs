@@ -21,7 +21,7 @@ pub(crate) struct FileDefinition {
     pub(crate) ensure: Ensure,
     /// The content of the file.
     pub(crate) content: Option<String>,
-    /// The name of a file in the resource directory that contains the content. A name that ends with `.holotemplate` is rendered first.
+    /// The file that contains the content: a name in the resource directory, or a path below `/usr/share/holo` or `/etc/holo/resources`. A name that ends with `.holotemplate` is rendered first.
     pub(crate) source: Option<String>,
     /// The target of the symlink.
     pub(crate) target: Option<String>,
@@ -177,11 +177,49 @@ impl FileDefinition {
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {
-    if is_name(Path::new(source)) {
+    let (kind, below) = SourceKind::of(Path::new(source));
+    let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_valid = match kind {
+        SourceKind::Relative => is_name(below),
+        // A file in a subdirectory of the plugin would be an overlay.
+        SourceKind::Shared | SourceKind::Own => {
+            is_plain && (!below.starts_with(PLUGIN) || below.strip_prefix(PLUGIN).is_ok_and(is_name))
+        }
+    };
+    if is_valid && below.file_name().is_some() {
         return Ok(());
     }
-    // A file in a subdirectory would be an overlay.
-    Err(Invalid::new("source", format!("{source:?} is not the name of a file directly in the resource directory")))
+    let problem = format!(
+        "{source:?} is neither the name of a file directly in the resource directory nor a path in another folder of {SHARED} or {OWN}"
+    );
+    Err(Invalid::new("source", problem))
+}
+
+/// The ID of this plugin, which is the name of its resource directories.
+const PLUGIN: &str = "files";
+/// The directories of all plugins' resource files: those of packages, and the administrator's own.
+pub(super) const SHARED: &str = "/usr/share/holo";
+pub(super) const OWN: &str = "/etc/holo/resources";
+
+/// Where a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceKind {
+    /// In the resource directories of the plugin.
+    Relative,
+    /// Below the directory for all plugins, in which the administrator's own file at the same path takes precedence.
+    Shared,
+    /// Below the administrator's own directory for all plugins.
+    Own,
+}
+
+impl SourceKind {
+    /// Returns where a source is, and its path below that.
+    pub(super) fn of(source: &Path) -> (SourceKind, &Path) {
+        let below = |directory| source.strip_prefix(directory).ok();
+        let shared = below(SHARED).map(|below| (SourceKind::Shared, below));
+        let own = || below(OWN).map(|below| (SourceKind::Own, below));
+        shared.or_else(own).unwrap_or((SourceKind::Relative, source))
+    }
 }
 
 fn validate_link(target: &str) -> Result<(), Invalid> {

@@ -1,9 +1,10 @@
 //! The desired state of a declared path, given its current state.
 
-use super::definition::{Ensure, FileDefinition};
+use super::definition::{Ensure, FileDefinition, OWN, SHARED, SourceKind};
 use bstr::ByteSlice;
 use holo_change::Tree;
 use holo_change::tracked::{Attributes, Digest, State, Tracker};
+use holo_plugin::definitions::ResourceDirs;
 use holo_plugin::{Accounts, Applied, ForceTo, Host, Output};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -182,14 +183,29 @@ pub(super) fn owners(definition: &FileDefinition, host: &Host) -> Result<(Option
     Ok((uid, gid))
 }
 
+/// Returns the directories in which a source is searched, and its path below them.
+pub(super) fn source_directories<'a>(source: &'a str, host: &Host) -> (ResourceDirs, &'a Path) {
+    let (kind, below) = SourceKind::of(Path::new(source));
+    // The inputs in use may be those of an earlier run, in another directory.
+    let root = host.resources().weakest().to_string_lossy().strip_suffix(&format!("{SHARED}/files")).map(PathBuf::from);
+    let root = root.unwrap_or_else(|| host.root().to_owned());
+    let [own, shared] = [OWN, SHARED].map(|directory| root.join(directory.trim_start_matches('/')));
+    let directories = match kind {
+        SourceKind::Relative => host.resources().clone(),
+        SourceKind::Own => own.into(),
+        SourceKind::Shared => ResourceDirs::new(vec![own, shared.clone()]).unwrap_or_else(|| shared.into()),
+    };
+    (directories, below)
+}
+
 /// Returns the declared content of the file, if any.
 pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, DeclaredError> {
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
     };
-    let path = Path::new(source);
     let wrong = |error| DeclaredError::Never(format!("the source {source} {error}"));
-    let place = Tree::open(host.resources().directory_of(path).map_err(wrong)?)?.place(path).followed()?;
+    let (directories, below) = source_directories(source, host);
+    let place = Tree::open(directories.directory_of(below).map_err(wrong)?)?.place(below).followed()?;
     let Some(mut file) = place.open_if_file()? else {
         let wrong = if place.exists()? { "is not a file" } else { "does not exist" };
         return Err(DeclaredError::Never(format!("the source {} {wrong}", place.shown().display())));

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 33] = [
+    let cases: [Case; 34] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a difference is that of what is declared", &[], difference_of_what_is_declared),
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a directory does not take the place of a file or symlink unasked", &[], kinds),
         ("FIFOs are not opened", &[], fifo),
         ("sources and templates", &[], templates),
+        ("sources in folders of packages", &[], sources_in_folders),
         ("an overlay's template has the content so far as its input", &[], overlay_template),
         ("from an overlay to a declaration and back", &[], overlay_and_declaration),
         ("a broken definition breaks nothing else, and is no success", &[], broken),
@@ -489,6 +490,40 @@ fn templates() {
          [[file]]\npath = \"/etc/plain\"\nsource = \"plain\"\n",
     );
     refused(&root, "usr/share/holo/files/missing does not exist");
+}
+
+fn sources_in_folders() {
+    let root = root()
+        .file("etc/holo/data/common.toml", "port = 8080\n")
+        .resource("site/conf/app.holotemplate", "port = {{ data.port }}\n")
+        .resource("site/plain", "of the package\n")
+        .file("etc/holo/resources/site/own", "of the administrator\n");
+    let sources =
+        ["/usr/share/holo/site/conf/app.holotemplate", "/usr/share/holo/site/plain", "/etc/holo/resources/site/own"];
+    let file = |(name, source): (&str, &str)| format!("[[file]]\npath = \"/etc/{name}\"\nsource = \"{source}\"\n");
+    declare(&root, &["app", "plain", "own"].into_iter().zip(sources).map(file).collect::<String>());
+    applied(&root);
+    assert_eq!(root.read("etc/app"), "port = 8080\n");
+    assert_eq!(
+        (root.read("etc/plain"), root.read("etc/own")),
+        ("of the package\n".into(), "of the administrator\n".into())
+    );
+    unchanged(&root);
+    root.write("etc/holo/resources/site/plain", "of the administrator\n");
+    applied(&root);
+    assert_eq!(root.read("etc/plain"), "of the administrator\n");
+    let run = root.holo(&["blame", "/etc/plain"]);
+    assert!(run.stdout_lossy().contains("etc/holo/resources/site/plain:1"), "{run}");
+    declare(&root, &file(("app", sources[0])));
+    applied(&root);
+    for source in
+        ["/usr/share/holo/files/10-a/etc/x", "/usr/share/holo/../x", "/usr/share/holo", "/etc/x", "site/plain", "/"]
+    {
+        declare(&root, &file(("app", source)));
+        refused(&root, "is neither the name of a file directly in the resource directory nor a path in another folder");
+    }
+    declare(&root, &file(("app", "/usr/share/holo/files/there")));
+    refused(&root, "usr/share/holo/files/there does not exist");
 }
 
 fn overlay_template() {
