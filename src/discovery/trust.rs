@@ -15,7 +15,7 @@ use crate::report::Remarks;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
 use holo_system::{Trust, Violation};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -33,6 +33,8 @@ pub struct Inspector<'a> {
     trust: Trust,
     mode: Option<TrustMode>,
     directories: HashMap<PathBuf, Option<Violation>>,
+    /// The paths that have been warned of. A directory may concern several files.
+    warned: HashSet<PathBuf>,
 }
 
 /// The version that introduced the use of a file.
@@ -92,7 +94,7 @@ impl<'a> Inspector<'a> {
         // Untrusted settings must not disable the checks.
         let is_trusted = trust.examine(&root.engine_settings()).is_ok();
         let mode = if is_trusted { EngineSettings::read(root).0.trust.mode } else { None };
-        Inspector { root, trust, mode, directories: HashMap::new() }
+        Inspector { root, trust, mode, directories: HashMap::new(), warned: HashSet::new() }
     }
 
     /// Checks the configuration, data, facts and generators.
@@ -188,13 +190,15 @@ impl<'a> Inspector<'a> {
 
     /// Reports a violation, as an error if the file is refused.
     fn treat(
-        &self,
+        &mut self,
         violation: &Violation,
         since: Since,
         remarks: &mut (impl Remarks + ?Sized),
     ) -> Result<(), FatalError> {
         if !self.refuses(since) {
-            warn(violation, remarks);
+            if self.warned.insert(violation.path.clone()) {
+                warn(violation, remarks);
+            }
             return Ok(());
         }
         remarks.error(describe(violation));

@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("an entity of a trusted file is applied although another is refused", &[], only_its_entities),
         trial_of("orphans are kept while their directory is untrusted", &[Need::Root], orphans_are_kept),
         trial_of("settings that other users may modify cannot disable the checks", &[], settings_are_checked),
+        trial_of("a directory of several programs is warned of once", &[], directory_of_several_programs),
         trial_of("the owner of a root directory is trusted below it", &[Need::Root], owner_of_the_root),
         trial_of("a verb that only reads facts runs no untrusted program", &[], verbs_that_read_facts),
     ];
@@ -246,6 +247,21 @@ fn orphans_are_kept() {
     }
     let root = root.mode("usr/share/holo/files", 0o755);
     assert!(apply(&root).success() && !root.exists("etc/two") && root.exists("etc/one"));
+}
+
+fn directory_of_several_programs() {
+    let root = ScratchRoot::new().file("etc/os-release", "ID=unittest\n");
+    for plugin in ["one", "two", "three"] {
+        root.write_script(
+            format!("usr/lib/holo/holo-{plugin}"),
+            "#!/bin/sh\n[ $1 != info ] || echo MIN_API_VERSION=3\n",
+        );
+        root.write(format!("usr/share/holo/{plugin}/x"), "");
+    }
+    root.write("etc/holorc", "plugin one\nplugin two\nplugin three\n");
+    let root = root.mode("usr/lib/holo", 0o777);
+    let run = root.holo(&["scan"]);
+    assert_eq!(run.stderr_lossy().matches("usr/lib/holo is writable for other users").count(), 1, "{run}");
 }
 
 fn settings_are_checked() {

@@ -147,6 +147,10 @@ impl<'a> Target<'a> {
             && let Some(mut mutated) = mutate(&input, random)
         {
             for _ in 0..times {
+                // Each mutation may multiply the size.
+                if mutated.len() > SIZE_LIMIT {
+                    break;
+                }
                 mutated = mutate(&mutated, random).unwrap_or(mutated);
             }
             mutated.truncate(SIZE_LIMIT);
