@@ -44,7 +44,7 @@ fn help_shows_the_given_command() {
     assert!(matches!(parsed(&["help"]), Arguments::Verb(Verb::Help(_))));
     assert!(matches!(parsed(&["-V"]), Arguments::Verb(Verb::Version)));
     let error = |words: &[&str]| match parsed(words) {
-        Arguments::Unusable(text) => text,
+        Arguments::Unusable(text) | Arguments::Nothing(text) => text,
         other => format!("{other:?}"),
     };
     let of_all = "Usage: holo <COMMAND>\n>> for more, see `holo --help`\n";

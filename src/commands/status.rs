@@ -259,7 +259,8 @@ fn list(text: &mut Vec<u8>, title: &str, standing: &Standing, state: OffState) {
     }
     let plugins: Vec<String> =
         standing.by_plugin(state).into_iter().map(|(plugin, count)| format!("{plugin} {count}")).collect();
-    text.extend_from_slice(format!("\n{title}: {} ({})\n", off.len(), plugins.join(", ")).as_bytes());
+    let least = if standing.more > 0 { "at least " } else { "" };
+    text.extend_from_slice(format!("\n{title}: {least}{} ({})\n", off.len(), plugins.join(", ")).as_bytes());
     for Off { id, about, .. } in off.iter().take(NAMED) {
         text.extend_from_slice(b"  ");
         text.extend_from_slice(id.as_bstr());

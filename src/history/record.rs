@@ -268,7 +268,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-fn is_zero(value: &usize) -> bool {
+pub(super) fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 

@@ -1,6 +1,6 @@
 //! What the last check or apply found: the entities that are not in their desired state.
 
-use super::record::{VERSION, now, to_json};
+use super::record::{VERSION, is_zero, now, to_json};
 use crate::error::FatalError;
 use crate::host::settings::{RunId, Settings};
 use crate::report::{End, Event, RemarkKind, Reporter, Severity};
@@ -33,7 +33,7 @@ pub struct Standing {
     /// The entities that are not in their desired state.
     pub off: Vec<Off>,
     /// The number of further ones.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
 
@@ -121,6 +121,8 @@ pub struct Standings<'a> {
     /// The last fact about the current entity.
     about: Option<BString>,
     off: Vec<Off>,
+    /// The number of further ones.
+    more: usize,
     /// The entities that were worked on, if not all are.
     worked: HashSet<BString>,
     is_complete: bool,
@@ -136,6 +138,7 @@ impl<'a> Standings<'a> {
             reporter,
             about: None,
             off: Vec::new(),
+            more: 0,
             worked: HashSet::new(),
             is_complete,
             entities: 0,
@@ -149,7 +152,7 @@ impl<'a> Standings<'a> {
         settings: &Settings,
         command: &str,
         done: &Result<Tally, FatalError>,
-        before: impl FnOnce() -> Option<Standing>,
+        before: Option<Standing>,
     ) -> Option<Standing> {
         let mut standing = match done {
             Ok(tally) if self.is_complete => Standing {
@@ -162,11 +165,13 @@ impl<'a> Standings<'a> {
                 off: Vec::new(),
                 more: 0,
             },
-            _ => before()?,
+            _ => before?,
         };
-        standing.off.retain(|off| !self.worked.contains(&off.id.0));
+        // Of an interrupted run of all entities, only those that are not in their desired state are known.
+        let known: HashSet<Text> = self.off.iter().map(|off| off.id.clone()).collect();
+        standing.off.retain(|off| !self.worked.contains(&off.id.0) && !known.contains(&off.id));
         standing.off.extend(self.off);
-        standing.more += standing.off.len().saturating_sub(NAMED);
+        standing.more += self.more + standing.off.len().saturating_sub(NAMED);
         standing.off.truncate(NAMED);
         Some(standing)
     }
@@ -180,8 +185,11 @@ impl<'a> Standings<'a> {
         done: &Result<Tally, FatalError>,
         database: &Database,
     ) -> Option<Standing> {
-        let standing = self.finish(settings, command, done, || Standing::read(database).ok().flatten());
-        if let Some(standing) = standing.as_ref().filter(|_| settings.keeps_history) {
+        let before = Standing::read(database).ok().flatten();
+        // An apply may have ended during a check.
+        let is_newer = before.as_ref().is_none_or(|before| before.time <= self.began);
+        let standing = self.finish(settings, command, done, before);
+        if let Some(standing) = standing.as_ref().filter(|_| settings.keeps_history && is_newer) {
             let record = Some(to_json(standing)).filter(|_| standing.entities > 0 || standing.is_flawed);
             let _ = database.write_standing(record.as_deref());
         }
@@ -196,6 +204,7 @@ impl<'a> Standings<'a> {
             }
             Event::Message(Message::RequiresForceToOverwrite) => self.about = Some("modified by user".into()),
             Event::Message(Message::RequiresForceToRestore) => self.about = Some("deleted by user".into()),
+            Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),
             Event::Remark(remark) => {
                 let is_error = remark.kind == RemarkKind::Own(Severity::Error);
@@ -210,6 +219,10 @@ impl<'a> Standings<'a> {
                     self.worked.insert(entity.id().to_owned());
                 }
                 if let Some(state) = OffState::of(*end) {
+                    if self.off.len() == NAMED {
+                        self.more += 1;
+                        return;
+                    }
                     let (id, plugin) = (entity.id().into(), entity.plugin_id().to_owned());
                     self.off.push(Off { id, plugin, state, about: self.about.take().map(Text) });
                 }

@@ -1,1 +1,2 @@
 rmdir target/run
+touch target/run
