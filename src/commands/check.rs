@@ -15,7 +15,7 @@ use crate::plan::select::Selected;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, RemarkKind, Reporter, Severity};
-use bstr::{BString, ByteSlice};
+use bstr::BString;
 use holo_events::Tally;
 use holo_protocol::Message;
 use holo_state::Database;
@@ -182,11 +182,7 @@ impl Reporter for Findings<'_> {
             }
             Event::Remark(remark) => match &mut self.current {
                 Some(current) => {
-                    let is_error = remark.kind == RemarkKind::Own(Severity::Error);
-                    let marked = remark.text.lines().filter_map(|line| line.strip_prefix(b"!! ")).next_back();
-                    if let Some(text) = if is_error { Some(remark.text.as_bytes()) } else { marked } {
-                        current.error = Some(text.trim().into());
-                    }
+                    current.error = remark.error_text().map(BString::from).or_else(|| current.error.take());
                 }
                 None if remark.kind == RemarkKind::ParagraphEnd || self.told.insert(remark.text.to_vec().into()) => {
                     self.reporter.event(Event::Remark(remark));

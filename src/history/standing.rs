@@ -3,8 +3,8 @@
 use super::record::{VERSION, is_zero, now, to_json};
 use crate::error::FatalError;
 use crate::host::settings::{RunId, Settings};
-use crate::report::{End, Event, RemarkKind, Reporter, Severity};
-use bstr::{BString, ByteSlice};
+use crate::report::{End, Event, Reporter};
+use bstr::BString;
 use holo_events::Tally;
 use holo_protocol::{Message, Text};
 use holo_state::{Database, StateError};
@@ -206,13 +206,7 @@ impl<'a> Standings<'a> {
             Event::Message(Message::RequiresForceToRestore) => self.about = Some("deleted by user".into()),
             Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),
-            Event::Remark(remark) => {
-                let is_error = remark.kind == RemarkKind::Own(Severity::Error);
-                let marked = remark.text.lines().filter_map(|line| line.strip_prefix(b"!! ")).next_back();
-                if let Some(text) = if is_error { Some(remark.text.as_bytes()) } else { marked } {
-                    self.about = Some(text.trim().into());
-                }
-            }
+            Event::Remark(remark) => self.about = remark.error_text().map(BString::from).or_else(|| self.about.take()),
             Event::End(entity, end, _) => {
                 self.entities += 1;
                 if !self.is_complete {

@@ -68,6 +68,15 @@ impl<'a> Remark<'a> {
 }
 
 impl Remark<'_> {
+    /// Returns the text if it is an error: one of ours, or the last line of output that a plugin marks as one.
+    #[must_use]
+    pub fn error_text(&self) -> Option<&[u8]> {
+        let is_error = self.kind == RemarkKind::Own(Severity::Error);
+        let marked = || self.text.lines().filter_map(|line| line.strip_prefix(b"!! ")).next_back();
+        let text = if is_error { Some(self.text.as_bytes()) } else { marked() };
+        text.map(ByteSlice::trim)
+    }
+
     /// Returns an owned copy of the remark.
     #[must_use]
     pub fn into_owned(self) -> Remark<'static> {
