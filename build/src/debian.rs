@@ -3,11 +3,12 @@
 use crate::archive::Archive;
 use crate::content::hex;
 use crate::format::Format;
-use crate::package::{Kind, Package};
+use crate::package::{Kind, Package, body, quoted};
 use crate::relation::{Comparison, Relation};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
@@ -51,15 +52,47 @@ fn control_archive(package: &Package) -> io::Result<Vec<u8>> {
         archive.text("conffiles", 0o644, conffiles.as_bytes())?;
     }
     archive.text("md5sums", 0o644, md5sums(package).as_bytes())?;
-    if !package.setup.is_empty() {
-        archive.text("postinst", 0o755, format!("#!/bin/bash\n{}", package.setup).as_bytes())?;
+    let paths: BTreeSet<&str> = package.triggers.iter().map(|trigger| trigger.path.as_str()).collect();
+    let interests: String = paths.iter().map(|path| format!("interest-noawait {path}\n")).collect();
+    if !interests.is_empty() {
+        archive.text("triggers", 0o644, interests.as_bytes())?;
     }
-    if !package.cleanup.is_empty() {
-        // dpkg also calls it for upgrades and purges.
-        let guard = "if [ \"$1\" != remove ]; then exit 0; fi";
-        archive.text("postrm", 0o755, format!("#!/bin/bash\n{guard}\n{}", package.cleanup).as_bytes())?;
+    // dpkg also calls these for upgrades.
+    let guard = |script: &str| if script.is_empty() { "" } else { "if [ \"$1\" != remove ]; then exit 0; fi\n" };
+    let purge = match &*package.purge {
+        "" => String::new(),
+        purge => format!("if [ \"$1\" = purge ]; then\n{purge}exit\nfi\n"),
+    };
+    for (name, script) in [
+        ("postinst", format!("{}{}", triggered(package), package.setup)),
+        ("prerm", format!("{}{}", guard(&package.removal), package.removal)),
+        ("postrm", format!("{purge}{}{}", guard(&package.cleanup), package.cleanup)),
+    ] {
+        if !script.is_empty() {
+            archive.text(name, 0o755, format!("#!/bin/bash\n{script}").as_bytes())?;
+        }
     }
     archive.finish()?.finish()
+}
+
+/// Returns the beginning of the script that runs the triggers whose names dpkg passes.
+fn triggered(package: &Package) -> String {
+    if package.triggers.is_empty() {
+        return String::new();
+    }
+    let mut script = "if [ \"$1\" = triggered ]; then\nstatus=0\n".to_owned();
+    for trigger in &package.triggers {
+        // In a subshell, a trigger that exits does not prevent the others. `|| status=1` would disable `set -e` in it.
+        let (name, body) = (quoted(&format!(" {} ", trigger.path)), body(&trigger.script));
+        script += &format!("case \" $2 \" in *{name}*)\n(\n{body})\n[ $? -eq 0 ] || status=1\nesac\n");
+    }
+    script += "exit $status\nfi\n";
+    // dpkg drops the triggers of a package that is not configured yet, such as those by its own files.
+    for trigger in &package.triggers {
+        let path = quoted(&trigger.path);
+        script += &format!("if [ \"$1\" = configure ] && [ -e {path} ]; then dpkg-trigger --no-await {path}; fi\n");
+    }
+    script
 }
 
 fn control(package: &Package) -> String {

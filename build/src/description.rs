@@ -6,9 +6,12 @@ mod values;
 use crate::content::Contents;
 use crate::findings::{Finding, Findings};
 use crate::format::Format;
-use crate::package::{Kind, Node, Nodes, Origin, Owner, Package, RESOURCES};
+use crate::package::{Kind, Node, Nodes, Origin, Owner, Package, RESOURCES, Trigger};
+use crate::pacman;
 use crate::relation::Relation;
-use crate::tables::{self, ActionTable, DirectoryTable, FileTable, PackageTable, SymlinkTable, Table, When};
+use crate::tables::{
+    self, ActionTable, DirectoryTable, FileTable, PackageTable, SymlinkTable, Table, TriggerTable, When,
+};
 use holo_definitions::reading;
 use holo_process::words::reason;
 use std::fs::File;
@@ -62,8 +65,8 @@ impl Source<'_> {
             findings,
             nodes: Nodes::default(),
             contents: Contents::new()?,
-            setup: Vec::new(),
-            cleanup: Vec::new(),
+            actions: Vec::new(),
+            triggers: Vec::new(),
         };
         let table = reader.package_table(root.get_ref());
         reader.nodes(text, root.get_ref(), &table)?;
@@ -79,8 +82,8 @@ struct Reader<'a> {
     nodes: Nodes,
     contents: Contents,
     /// The scripts of actions in their order.
-    setup: Vec<String>,
-    cleanup: Vec<String>,
+    actions: Vec<(When, String)>,
+    triggers: Vec<Trigger>,
 }
 
 /// The default mode of files and directories.
@@ -116,6 +119,7 @@ impl Reader<'_> {
         self.directories(root);
         self.symlinks(root);
         self.accounts(text, root, package)?;
+        self.triggers(root, package)?;
         self.tree(package)?;
         self.actions(root, package);
         for (line, error) in self.nodes.complete() {
@@ -307,15 +311,15 @@ impl Reader<'_> {
 
     fn actions(&mut self, root: &DeTable<'_>, package: &Table<PackageTable>) {
         let deprecated = [
-            ("setupScript", "setup", &package.value.setup_script, &mut self.setup),
-            ("cleanupScript", "cleanup", &package.value.cleanup_script, &mut self.cleanup),
+            ("setupScript", "setup", &package.value.setup_script, When::Setup),
+            ("cleanupScript", "cleanup", &package.value.cleanup_script, When::Cleanup),
         ];
-        for (key, on, script, scripts) in deprecated {
+        for (key, on, script, when) in deprecated {
             let Some(script) = script else { continue };
             let line = package.line_of(key);
             self.findings.warning(line, format!("{key}: is deprecated; use [[action]] with on = \"{on}\""));
             match values::script(script) {
-                Ok(script) => scripts.extend(script),
+                Ok(script) => self.actions.extend(script.map(|script| (when, script))),
                 Err(error) => self.findings.error(line, format!("{key}: {error}")),
             }
         }
@@ -324,17 +328,57 @@ impl Reader<'_> {
             if table.value.on.is_none() {
                 table.missing("on", &mut self.findings);
             }
-            match table.value.script.as_deref().map(values::script) {
-                Some(Ok(Some(script))) => match table.value.on {
-                    Some(When::Setup) => self.setup.push(script),
-                    Some(When::Cleanup) => self.cleanup.push(script),
-                    None => {}
-                },
-                Some(Ok(None)) => self.findings.error(table.line_of("script"), "script: is empty"),
-                Some(Err(error)) => self.findings.error(table.line_of("script"), format!("script: {error}")),
-                None => table.missing("script", &mut self.findings),
+            let script = self.script(&table, table.value.script.as_deref());
+            self.actions.extend(table.value.on.zip(script));
+        }
+    }
+
+    /// Checks the script of an action or trigger.
+    fn script<T>(&mut self, table: &Table<T>, script: Option<&str>) -> Option<String> {
+        match script.map(values::script) {
+            Some(Ok(Some(script))) => return Some(script),
+            Some(Ok(None)) => self.findings.error(table.line_of("script"), "script: is empty"),
+            Some(Err(error)) => self.findings.error(table.line_of("script"), format!("script: {error}")),
+            None => table.missing("script", &mut self.findings),
+        }
+        None
+    }
+
+    /// Returns the scripts of all actions on an occasion.
+    fn actions_on(&self, when: When) -> String {
+        self.actions.iter().filter(|(on, _)| *on == when).map(|(_, script)| script.as_str()).collect()
+    }
+
+    /// Reads the triggers. For pacman, they are files.
+    fn triggers(&mut self, root: &DeTable<'_>, package: &Table<PackageTable>) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for (table, line) in tables::list(root, "trigger", &mut self.findings) {
+            let table = tables::read::<TriggerTable>(table, line, &mut self.findings);
+            let path = self.path(&table, table.value.path.as_deref()).map(|path| format!("/{path}"));
+            let script = self.script(&table, table.value.script.as_deref());
+            if let Some(Err(error)) = path.as_ref().map(|path| values::trigger(path, self.source.format)) {
+                self.findings.error(table.line_of("path"), format!("path: {error}"));
+            }
+            if let Some((path, script)) = path.zip(script) {
+                self.triggers.push(Trigger { path, script });
+                lines.push(line);
             }
         }
+        let name = package.value.name.as_ref().filter(|name| self.source.format.check_name(name).is_ok());
+        let Some(name) = name.filter(|_| self.source.format == Format::Pacman) else { return Ok(()) };
+        // pacman runs hooks in the order of their names.
+        let width = lines.len().to_string().len();
+        let triggers = std::mem::take(&mut self.triggers);
+        for (number, (trigger, line)) in triggers.iter().zip(&lines).enumerate() {
+            let name = if lines.len() == 1 { name.clone() } else { format!("{name}-{:0width$}", number + 1) };
+            for (path, mode, text) in pacman::hook(&name, trigger) {
+                let Ok(content) = self.contents.add(&mut text.as_bytes())? else { continue };
+                let kind = Kind::File { content, is_config: false };
+                self.add(path, Node { kind, mode, ..Node::directory(Origin::Line(*line)) });
+            }
+        }
+        self.triggers = triggers;
+        Ok(())
     }
 
     /// Checks the attributes of the package and puts everything together.
@@ -380,8 +424,11 @@ impl Reader<'_> {
                 provides,
                 conflicts,
                 replaces,
-                setup: format!("{apply}{ownership}{}", self.setup.concat()),
-                cleanup: format!("{apply}{}", self.cleanup.concat()),
+                setup: format!("{apply}{ownership}{}", self.actions_on(When::Setup)),
+                cleanup: format!("{apply}{}", self.actions_on(When::Cleanup)),
+                removal: self.actions_on(When::Removal),
+                purge: self.actions_on(When::Purge),
+                triggers: self.triggers,
                 nodes: self.nodes.into_inner(),
                 contents: self.contents,
                 time: self.source.time,

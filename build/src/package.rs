@@ -27,11 +27,24 @@ pub struct Package {
     pub(crate) setup: String,
     /// The script that runs after a removal; may be empty.
     pub(crate) cleanup: String,
+    /// The script that runs before a removal; may be empty.
+    pub(crate) removal: String,
+    /// The script that runs when the configuration is removed as well; may be empty.
+    pub(crate) purge: String,
+    pub(crate) triggers: Vec<Trigger>,
     /// All files, by their paths without the leading slash. A directory precedes its content.
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) contents: Contents,
     /// The time of all files, in seconds since 1970.
     pub(crate) time: u32,
+}
+
+/// A script that runs after packages have changed files below a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Trigger {
+    /// The absolute path of the directory.
+    pub(crate) path: String,
+    pub(crate) script: String,
 }
 
 /// A file, directory or symlink.
@@ -172,10 +185,14 @@ impl Nodes {
     }
 
     /// Returns the plugins with files in their resource directories, each with the line that declares the first file.
+    /// A directory alone is no work for a plugin: the packages of the plugins own such directories.
     pub(crate) fn plugins(&self) -> BTreeMap<String, Option<usize>> {
         let mut plugins = BTreeMap::new();
         for (path, node) in self.nodes.range(RESOURCES.to_owned()..) {
             let Some(below) = path.strip_prefix(RESOURCES) else { break };
+            if matches!(node.kind, Kind::Directory) {
+                continue;
+            }
             if let Some((plugin, _)) = below.split_once('/') {
                 plugins.entry(plugin.to_owned()).or_insert(node.origin.line());
             }
@@ -211,8 +228,14 @@ impl Nodes {
 }
 
 /// Returns a word in the syntax of a shell. It contains no NUL, which could not be quoted.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     shlex::try_quote(word).map(std::borrow::Cow::into_owned).unwrap_or_default()
+}
+
+/// Returns a script as the body of a function or subshell, which needs a command.
+pub(crate) fn body(script: &str) -> String {
+    let has_command = script.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    format!("{}{script}", if has_command { "" } else { ":\n" })
 }
 
 impl Node {
@@ -288,13 +311,15 @@ mod tests {
     #[test]
     fn plugins_are_those_with_files() {
         let mut nodes = Nodes::default();
+        let link = || node(Kind::Symlink { target: "x".into() }, 4);
         for path in ["usr/share/holo/files/x", "usr/share/holo/exec", "usr/share/holo-x/a/b", "usr/share/holo/a/b/c"] {
-            nodes.add(path.into(), node(Kind::Directory, 4)).unwrap();
+            nodes.add(path.into(), link()).unwrap();
         }
+        nodes.add("usr/share/holo/services/x".into(), node(Kind::Directory, 5)).unwrap();
         nodes.complete();
         assert_eq!(
             nodes.plugins().into_iter().collect::<Vec<_>>(),
-            [("a".to_owned(), None), ("files".to_owned(), Some(4))]
+            [("a".to_owned(), Some(4)), ("files".to_owned(), Some(4))]
         );
     }
 }

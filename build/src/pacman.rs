@@ -3,7 +3,7 @@
 use crate::archive::Archive;
 use crate::content::hex;
 use crate::format::Format;
-use crate::package::{Kind, Package};
+use crate::package::{Kind, Package, Trigger, body};
 use crate::relation::Relation;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -66,16 +66,41 @@ fn install(package: &Package) -> String {
     if !package.setup.is_empty() {
         install += &format!("post_install() {{\n{}}}\npost_upgrade() {{\npost_install\n}}\n", body(&package.setup));
     }
-    if !package.cleanup.is_empty() {
-        install += &format!("post_remove() {{\n{}}}\n", body(&package.cleanup));
+    if !package.removal.is_empty() {
+        install += &format!("pre_remove() {{\n{}}}\n", body(&package.removal));
+    }
+    let cleanup = format!("{}{}", package.cleanup, package.purge);
+    if !cleanup.is_empty() {
+        install += &format!("post_remove() {{\n{}}}\n", body(&cleanup));
     }
     install
 }
 
-/// Returns a script as the body of a function, which needs a command.
-fn body(script: &str) -> String {
-    let has_command = script.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
-    format!("{}{script}", if has_command { "" } else { ":\n" })
+/// Returns the files that make a trigger, each with its path, mode and content: a hook, and the script that it runs.
+pub(crate) fn hook(name: &str, trigger: &Trigger) -> [(String, u32, String); 2] {
+    let script = format!("usr/share/libalpm/scripts/{name}");
+    let operations = ["Install", "Upgrade", "Remove"].map(|operation| format!("Operation = {operation}\n")).concat();
+    let hook = format!(
+        "[Trigger]\nType = Path\n{operations}Target = {}\n\n[Action]\nWhen = PostTransaction\nExec = /{script}\n",
+        target(&trigger.path)
+    );
+    let hook = (format!("usr/share/libalpm/hooks/{name}.hook"), 0o644, hook);
+    [hook, (script, 0o755, format!("#!/bin/bash\n{}", trigger.script))]
+}
+
+/// Returns the pattern for everything below a directory.
+pub(crate) fn target(path: &str) -> String {
+    let mut pattern = String::new();
+    for letter in path.trim_start_matches('/').chars() {
+        if "\\*?[".contains(letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    // pacman removes a backslash at the beginning, which is for patterns that begin with an exclamation mark. Blanks
+    // are lost there.
+    let needs_backslash = pattern.starts_with(['\\', '!', ' ']);
+    format!("{}{pattern}/*", if needs_backslash { "\\" } else { "" })
 }
 
 /// Returns the compressed list of files with their attributes.
@@ -127,5 +152,18 @@ mod tests {
     #[test]
     fn special_characters_are_octal_numbers() {
         assert_eq!(escaped("etc/a b\\#=é~*"), "etc/a\\040b\\134\\043\\075\\303\\251~*");
+    }
+
+    #[test]
+    fn targets_of_hooks_match_literally() {
+        for (path, pattern) in [
+            ("/opt/x", "opt/x/*"),
+            ("/opt/a*b?[c]\\/!d", "opt/a\\*b\\?\\[c]\\\\/!d/*"),
+            ("/!x", "\\!x/*"),
+            ("/ x", "\\ x/*"),
+            ("/*x", "\\\\*x/*"),
+        ] {
+            assert_eq!(target(path), pattern);
+        }
     }
 }

@@ -54,8 +54,8 @@ pub(crate) enum RelationError {
          where VERSION begins with a digit and REVISION contains letters, digits and . + ~"
     )]
     DebianVersion { relation: String, version: String },
-    #[error("{0} has a version, which is not possible in a Debian package; write the name only")]
-    Provided(String),
+    #[error("{0} has a version with {1}, which is not possible in a Debian package; write {0} = VERSION")]
+    Provided(String, &'static str),
     #[error("{0:?} is only possible in packages for pacman")]
     Group(String),
     #[error("there is no group {0} in the sync databases of pacman; refresh them with `pacman -Sy`")]

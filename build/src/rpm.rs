@@ -26,6 +26,12 @@ const EQUAL: u32 = 1 << 3;
 /// A requirement of a feature of rpm.
 const RPMLIB: u32 = 1 << 24;
 
+/// Flags of triggers: `%transfiletriggerin` and `%transfiletriggerpostun`.
+const TRIGGER_IN: u32 = 1 << 16;
+const TRIGGER_POST_UN: u32 = 1 << 18;
+/// The default priority of triggers.
+const TRIGGER_PRIORITY: u32 = 1_000_000;
+
 /// Flags of files: `%config(noreplace)`.
 const CONFIG: u32 = 1 << 0;
 const NO_REPLACE: u32 = 1 << 4;
@@ -126,12 +132,17 @@ fn main_header(package: &Package, nodes: &[(&str, &Node)], payload: &Payload) ->
         header.set(1024, text(&package.setup));
         header.set(1086, text("/bin/sh"));
     }
-    if !package.cleanup.is_empty() {
-        // rpm also calls it for upgrades.
-        header.set(1026, Value::Text(format!("if [ \"$1\" -ne 0 ]; then exit 0; fi\n{}", package.cleanup)));
-        header.set(1088, text("/bin/sh"));
+    let cleanup = format!("{}{}", package.cleanup, package.purge);
+    for (tag, interpreter, script) in [(1025, 1087, &package.removal), (1026, 1088, &cleanup)] {
+        if !script.is_empty() {
+            // rpm also calls these for upgrades.
+            header.set(tag, Value::Text(format!("if [ \"$1\" -ne 0 ]; then exit 0; fi\n{script}")));
+            header.set(interpreter, text("/bin/sh"));
+        }
     }
-    if !package.setup.is_empty() || !package.cleanup.is_empty() {
+    trigger_tags(&mut header, package)?;
+    let has_scripts = [&package.setup, &package.removal, &cleanup].iter().any(|script| !script.is_empty());
+    if has_scripts || !package.triggers.is_empty() {
         // The shell is installed before, if it is installed in the same transaction; a requirement is not needed.
         header.set(5035, Value::Texts(vec!["/bin/sh".to_owned()]));
         header.set(5036, Value::Texts(vec![String::new()]));
@@ -149,6 +160,31 @@ fn main_header(package: &Package, nodes: &[(&str, &Node)], payload: &Payload) ->
     relation_tags(&mut header, package);
     file_tags(&mut header, nodes, package.time)?;
     Ok(header)
+}
+
+/// Sets the tags of the scripts that run after a transaction with files below a directory: one after they have been
+/// installed, and one after they have been removed.
+fn trigger_tags(header: &mut Header, package: &Package) -> io::Result<()> {
+    let mut scripts = Vec::new();
+    let mut conditions = Vec::new();
+    for trigger in &package.triggers {
+        for flag in [TRIGGER_IN, TRIGGER_POST_UN] {
+            // rpm compares the beginnings of paths. Like rpmbuild, we sort the conditions.
+            conditions.push((format!("{}/", trigger.path), flag, number(scripts.len())?));
+            // rpm passes the names of the files, which a command in the script could read by mistake.
+            scripts.push(format!("exec </dev/null\n{}", trigger.script));
+        }
+    }
+    conditions.sort();
+    let count = scripts.len();
+    header.set(5076, Value::Texts(scripts));
+    header.set(5077, Value::Texts(vec!["/bin/sh".to_owned(); count]));
+    header.set(5079, Value::Texts(conditions.iter().map(|(name, ..)| name.clone()).collect()));
+    header.set(5080, Value::Int32(conditions.iter().map(|(.., index)| *index).collect()));
+    header.set(5081, Value::Texts(vec![String::new(); count]));
+    header.set(5082, Value::Int32(conditions.iter().map(|(_, flag, _)| *flag).collect()));
+    header.set(5085, Value::Int32(vec![TRIGGER_PRIORITY; count]));
+    Ok(())
 }
 
 fn relation_tags(header: &mut Header, package: &Package) {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// The names of all tables.
-const TABLES: [&str; 7] = ["package", "file", "directory", "symlink", "action", "user", "group"];
+const TABLES: [&str; 8] = ["package", "file", "directory", "symlink", "action", "trigger", "user", "group"];
 
 /// `[package]`
 #[derive(Default, Deserialize)]
@@ -83,6 +83,16 @@ pub(crate) struct ActionTable {
 pub(crate) enum When {
     Setup,
     Cleanup,
+    Removal,
+    Purge,
+}
+
+/// `[[trigger]]`
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TriggerTable {
+    pub(crate) path: Option<String>,
+    pub(crate) script: Option<String>,
 }
 
 /// An owner or group.

@@ -3,7 +3,7 @@
 use super::{Reader, values};
 use crate::format::{Architecture, EPOCH_MAX, Format, Stage, Version};
 use crate::package::{Kind, Node, Origin, Owner};
-use crate::relation::{Groups, Relation, RelationError, RelationList};
+use crate::relation::{Comparison, Groups, Relation, RelationError, RelationList};
 use crate::tables::{PackageTable, Table};
 use holo_process::words::reason;
 use std::fs::{self, File};
@@ -92,9 +92,12 @@ impl Reader<'_> {
         }
         let relations = list.finish();
         if key == "provides" && self.source.format == Format::Debian {
-            for relation in relations.iter().filter(|relation| relation.constraint.is_some()) {
-                let error = RelationError::Provided(relation.name.clone());
-                self.findings.error(table.line_of(key), format!("provides: {error}"));
+            for Relation { name, constraint } in &relations {
+                let Some((comparison, _)) = constraint else { continue };
+                if *comparison != Comparison::Equal {
+                    let error = RelationError::Provided(name.clone(), comparison.operator());
+                    self.findings.error(table.line_of(key), format!("provides: {error}"));
+                }
             }
         }
         relations

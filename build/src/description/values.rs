@@ -1,6 +1,8 @@
 //! The rules for single values of a description.
 
+use crate::format::Format;
 use crate::package::Owner;
+use crate::pacman;
 use crate::tables::AccountValue;
 use holo_definitions::values;
 use std::fmt::Display;
@@ -10,6 +12,10 @@ const NAME_MAX: usize = 255;
 
 /// The maximum length of a path or the target of a symlink, for the system and thus for every package manager.
 const PATH_MAX: usize = 4095;
+
+/// The maximum length of the path of a trigger, and of the pattern for it, as dpkg and pacman read no longer lines.
+const DEBIAN_TRIGGER_MAX: usize = 237;
+const PACMAN_TARGET_MAX: usize = 4000;
 
 /// An invalid value; the text follows "KEY: ".
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +44,24 @@ pub(super) fn path(text: &str) -> Result<String, ValueError> {
     match error.map(|error| error.to_string()) {
         Some(error) => invalid(error.strip_prefix("path: ").unwrap_or(&error)),
         None => Ok(text.trim_start_matches('/').to_owned()),
+    }
+}
+
+/// Checks the path of a trigger, in addition to [`path`].
+pub(super) fn trigger(path: &str, format: Format) -> Result<(), ValueError> {
+    let (length, max) = match format {
+        Format::Debian if path.contains(|letter: char| !letter.is_ascii_graphic()) => {
+            return invalid("dpkg knows no triggers whose paths contain blanks or characters that are not ASCII");
+        }
+        Format::Debian => (path.len(), DEBIAN_TRIGGER_MAX),
+        Format::Pacman => (pacman::target(path).len(), PACMAN_TARGET_MAX),
+        Format::Rpm => return Ok(()),
+    };
+    let reader = if format == Format::Debian { "dpkg" } else { "pacman" };
+    if length > max {
+        invalid(format!("is too long for a trigger: {reader} reads at most {max} bytes"))
+    } else {
+        Ok(())
     }
 }
 

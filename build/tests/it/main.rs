@@ -15,6 +15,7 @@ mod random_packages;
 mod roots;
 mod sign;
 mod support;
+mod triggers;
 mod unusual;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ("random_packages", random_packages::trials()),
         ("roots", roots::trials()),
         ("sign", sign::trials()),
+        ("triggers", triggers::trials()),
         ("unusual", unusual::trials()),
     ])
 }

@@ -133,7 +133,18 @@ fn values_of_other_tables() {
         ("[[action]]\nscript = 'x'\n", "5: on: is missing".to_owned()),
         ("[[action]]\non = 'setup'\n", "5: script: is missing".to_owned()),
         ("[[action]]\non = 'setup'\nscript = ' '\n", "7: script: is empty".to_owned()),
-        ("[[action]]\non = 'setups'\nscript = 'x'\n", "6: on: expected one of setup, cleanup, found \"setups\"; did you mean setup?".to_owned()),
+        ("[[action]]\non = 'setups'\nscript = 'x'\n", "6: on: expected one of setup, cleanup, removal, purge, found \"setups\"; did you mean setup?".to_owned()),
+        ("[[action]]\non = 'upgrade'\nscript = 'x'\n", "6: on: expected one of setup, cleanup, removal, purge, found \"upgrade\"".to_owned()),
+        ("[[action]]\non = 'purge'\nscript = ''\n", "7: script: is empty".to_owned()),
+        ("[trigger]\npath = '/x'\n", "5: trigger: expected [[trigger]], found a table".to_owned()),
+        ("[[trigger]]\nscript = 'x'\n", "5: path: is missing".to_owned()),
+        ("[[trigger]]\npath = '/x'\n", "5: script: is missing".to_owned()),
+        ("[[trigger]]\npath = '/x'\nscript = ' '\n", "7: script: is empty".to_owned()),
+        ("[[trigger]]\npath = '/x'\nscript = \"a\\u0000\"\n", "7: script: contains a NUL byte".to_owned()),
+        ("[[trigger]]\npath = '/x'\nscript = 1\n", "7: script: expected a string, found 1; write it in quotes: \"1\"".to_owned()),
+        ("[[trigger]]\npath = 'etc/x'\nscript = 'x'\n", format!("6: {path}")),
+        ("[[trigger]]\npath = '/etc/x/'\nscript = 'x'\n", format!("6: path: \"/etc/x/\" {plain}")),
+        ("[[trigger]]\npath = '/'\nscript = 'x'\n", "6: path: \"/\" is the root itself".to_owned()),
         ("[[file]]\npath = '/x'\ncontent = 'x'\n[[symlink]]\npath = '/x'\ntarget = 'y'\n", format!("8: {}", twice("/x", 7))),
         ("[[directory]]\npath = '/x'\n[[directory]]\npath = '/x'\n", format!("7: {}", twice("/x", 5))),
         ("[[symlink]]\npath = '/x'\ntarget = '/etc'\n[[file]]\npath = '/x/y'\ncontent = 'x'\n", "10: /x/y is inside of /x, which is a symlink (see line 5)".to_owned()),
@@ -148,7 +159,9 @@ fn values_of_other_tables() {
 }
 
 fn rules_of_single_formats() {
-    let version = "provides: x has a version, which is not possible in a Debian package; write the name only";
+    let trigger = |path: &str| format!("[[trigger]]\nscript = 'x'\npath = '{path}'\n");
+    let blank = "7: path: dpkg knows no triggers whose paths contain blanks or characters that are not ASCII";
+    let long = format!("/{}", "long/".repeat(47));
     check(
         &[
             ("[package]\nname = 'xx'\nversion = '1'\n", "1: author: is missing"),
@@ -165,12 +178,18 @@ fn rules_of_single_formats() {
                 "5: requires: \"1-\" in \"xx = 1-\" is not a valid version for Debian packages: expected [EPOCH:]VERSION[-REVISION], where VERSION begins with a digit and REVISION contains letters, digits and . + ~",
             ),
             ("epoch = 2147483648\n", "5: epoch: is more than 2147483647, which is the greatest in packages for Debian"),
+            (
+                "provides = ['xx', 'xx = 1', 'xx >= 1']\n",
+                "5: provides: xx has a version with >=, which is not possible in a Debian package; write xx = VERSION",
+            ),
+            (&trigger("/opt/a b"), blank),
+            (&trigger("/opt/é"), blank),
+            (&trigger(&format!("{long}xx")), "7: path: is too long for a trigger: dpkg reads at most 237 bytes"),
         ],
         "debian",
     );
-    let desk = Desk::new(&format!("{BASE}provides = ['xx', 'xx = 1']\n"));
-    let shown = desk.try_build("debian").stderr_lossy().into_owned();
-    assert_eq!(shown, format!("!! p.toml:5: {}\n", version.replace(": x ", ": xx ")));
+    assert!(Desk::new(&format!("{BASE}{}", trigger(&format!("{long}x")))).try_build("debian").success());
+    let long = "/****".repeat(500);
     check(
         &[
             (
@@ -189,6 +208,11 @@ fn rules_of_single_formats() {
                 "[[file]]\npath = '/.x/y'\ncontent = 'x'\n",
                 "7: /.x: pacman installs nothing at paths that begin with /.",
             ),
+            (&trigger(&long), "7: path: is too long for a trigger: pacman reads at most 4000 bytes"),
+            (
+                "[[file]]\npath = '/usr/share/libalpm/hooks/foo.hook'\ncontent = 'x'\n[[trigger]]\npath = '/x'\nscript = 'x'\n",
+                "8: /usr/share/libalpm/hooks/foo.hook is declared twice (see line 7)",
+            ),
             (
                 "requires = ['except:X']\n",
                 "5: requires: \"X\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
@@ -204,7 +228,7 @@ fn all_mistakes_are_reported_in_order() {
     assert_eq!(
         errors(text, "debian"),
         [
-            ">> p.toml:1: colour: unknown table, expected one of package, file, directory, symlink, action, user, group; it is ignored",
+            ">> p.toml:1: colour: unknown table, expected one of package, file, directory, symlink, action, trigger, user, group; it is ignored",
             "!! p.toml:2: content: is missing",
             "!! p.toml:3: path: \"x\" is not an absolute path",
             "!! p.toml:4: mode: \"9\" is not an octal number up to 7777, such as \"0644\"",
@@ -329,7 +353,7 @@ fn paths_that_are_too_long() {
 /// Each kind of table.
 const TABLES: &str = "[[file]]\npath = '/etc/a'\ncontent = 'x'\nmode = '0600'\nowner = 7\ngroup = 'g'\nconfig = true\n\
     [[directory]]\npath = '/srv/b'\n[[symlink]]\npath = '/srv/c'\ntarget = '../x'\n\
-    [[action]]\non = 'setup'\nscript = 'echo'\n[[user]]\nname = 'u'\nuid = 7\n[[group]]\nname = 'g'\n";
+    [[action]]\non = 'setup'\nscript = 'echo'\n[[trigger]]\npath = '/opt/d'\nscript = 'echo'\n[[user]]\nname = 'u'\nuid = 7\n[[group]]\nname = 'g'\n";
 /// Texts that are inserted at random.
 const ODD: [&str; 10] = ["\0", "\u{85}", "\\u000a", "/..", "[[file]]\n", "'", "=", "\n", "é", "9999999999999"];
 

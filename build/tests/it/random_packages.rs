@@ -35,8 +35,8 @@ struct Case {
     relations: BTreeMap<&'static str, Vec<Relation>>,
     /// Mode, owner, group, target or size, by path.
     nodes: BTreeMap<String, Node>,
-    setup: Vec<String>,
-    cleanup: Vec<String>,
+    /// The scripts of actions, in the order of [`OCCASIONS`].
+    actions: [Vec<String>; 4],
 }
 
 /// A name, with an operator and a version.
@@ -53,6 +53,7 @@ struct Node {
     is_declared: bool,
 }
 
+const OCCASIONS: [&str; 4] = ["setup", "removal", "cleanup", "purge"];
 const LISTS: [&str; 4] = ["requires", "provides", "conflicts", "replaces"];
 /// The names of architectures: in descriptions, for Debian, pacman and RPM.
 const ARCHITECTURES: [[&str; 4]; 4] = [
@@ -78,7 +79,7 @@ fn part(random: &mut Random) -> String {
 }
 
 impl Case {
-    fn new(random: &mut Random, has_versioned_provides: bool) -> Case {
+    fn new(random: &mut Random, is_debian: bool) -> Case {
         let mut case = Case { name: format!("p{}-{}", word(random), word(random)), ..Case::default() };
         let number = format!("{}.{}.{}", random.below(30), random.below(2), random.below(2000));
         let (epoch, release) = (random.below(3), 1 + random.below(12));
@@ -102,8 +103,9 @@ impl Case {
         for list in LISTS {
             let mut relations = Vec::new();
             for _ in 0..random.below(4) {
-                let has_version = random.chance(50) && (list != "provides" || has_versioned_provides);
+                let has_version = random.chance(50);
                 let operator = *random.pick(&["<", "<=", "=", ">=", ">"]);
+                let operator = if is_debian && list == "provides" { "=" } else { operator };
                 let version =
                     has_version.then(|| (operator, format!("{}:{}-2", 1 + random.below(2), random.below(100))));
                 relations.push((format!("r{}", word(random)), version));
@@ -119,10 +121,9 @@ impl Case {
         (0..random.below(12)).for_each(|_| case.add_node(random));
         for _ in 0..random.below(3) {
             let script = format!("echo {}", word(random));
-            let (on, scripts) =
-                if random.chance(50) { ("setup", &mut case.setup) } else { ("cleanup", &mut case.cleanup) };
-            let _ = write!(case.text, "[[action]]\non = '{on}'\nscript = '{script}'\n");
-            scripts.push(script);
+            let on = random.below(OCCASIONS.len());
+            let _ = write!(case.text, "[[action]]\non = '{}'\nscript = '{script}'\n", OCCASIONS[on]);
+            case.actions[on].push(script);
         }
         case
     }
@@ -237,7 +238,7 @@ fn lines(text: &str) -> Vec<String> {
 
 fn debian_packages_are_read_back() {
     random::cases(CASES, |random| {
-        let case = Case::new(random, false);
+        let case = Case::new(random, true);
         let desk = case.desk();
         let package = desk.build("debian");
         let field = |name: &str| desk.must("dpkg-deb", &["-f", &package, name]).trim_end().to_owned();
@@ -266,17 +267,18 @@ fn debian_packages_are_read_back() {
         desk.sh(&format!(
             "dpkg-deb -R {package} out; cd out; grep -q . DEBIAN/md5sums || exit 0; md5sum --quiet -c DEBIAN/md5sums"
         ));
-        let scripts = [("postinst", &case.setup, 1), ("postrm", &case.cleanup, 2)];
-        for (file, script, start) in scripts {
-            let shown = lines(&control(file)).into_iter().skip(start).filter(|line| line.starts_with("echo "));
-            assert_eq!(shown.collect::<Vec<_>>(), *script);
+        let [setup, removal, cleanup, purge] = &case.actions;
+        let last = [&purge[..], cleanup].concat();
+        for (file, scripts) in [("postinst", setup), ("prerm", removal), ("postrm", &last)] {
+            let shown = lines(&control(file)).into_iter().filter(|line| line.starts_with("echo "));
+            assert_eq!(shown.collect::<Vec<_>>(), *scripts);
         }
     });
 }
 
 fn pacman_packages_are_read_back() {
     random::cases(CASES, |random| {
-        let case = Case::new(random, true);
+        let case = Case::new(random, false);
         let desk = case.desk();
         let package = desk.build("pacman");
         let info = desk.must("pacman", &["-Qip", &package]);
@@ -324,7 +326,7 @@ fn pacman_packages_are_read_back() {
 
 fn rpm_packages_are_read_back() {
     random::cases(CASES, |random| {
-        let case = Case::new(random, true);
+        let case = Case::new(random, false);
         let desk = case.desk();
         let package = desk.build("rpm");
         let package = format!("./{package}");
@@ -365,7 +367,7 @@ fn rpm_packages_are_read_back() {
         assert_eq!(configs.collect::<Vec<_>>(), case.configs());
         let scripts = desk.must("rpm", &["-qp", "--scripts", &package]);
         let scripts: Vec<&str> = scripts.lines().filter(|line| line.starts_with("echo ")).collect();
-        assert_eq!(scripts, [&case.setup[..], &case.cleanup[..]].concat());
+        assert_eq!(scripts, case.actions.concat());
         // Owners other than root are set by the script.
         let owners = case.nodes.values().filter(|node| node.owner != 0).count();
         let shown = desk.must("rpm", &["-qp", "--scripts", &package]);

@@ -126,7 +126,7 @@ fn guide_works_with_pacman() {
     assert!(!system.exists("/usr/share/holo/files/50-site/etc/motd"));
 }
 
-fn set_up_pacman(system: &Overlay) {
+pub(crate) fn set_up_pacman(system: &Overlay) {
     let repository = "[ours]\nServer = file:///srv\n";
     system.write("/etc/pacman.conf", format!("[options]\nArchitecture = auto\nSigLevel = Never\n{repository}"));
     system.must("mkdir -p /var/lib/pacman/local");

@@ -13,10 +13,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("packages_without_files_are_valid", &tools, packages_without_files_are_valid),
         trial_of("very_many_files_are_packaged", &tools, very_many_files_are_packaged),
         trial_of("trees_keep_modes_and_give_way_to_tables", &tools, trees_keep_modes_and_give_way_to_tables),
+        trial_of("files_of_trees_can_be_configuration", &tools, files_of_trees_can_be_configuration),
         trial_of("contents_are_unindented_unless_raw", &tools, contents_are_unindented_unless_raw),
         trial_of("owners_by_name_are_set_by_the_setup_script", &tools, owners_by_name_are_set_by_the_setup_script),
         trial_of("scripts_can_consist_of_comments", &[Need::Program("xz")], scripts_can_consist_of_comments),
         trial_of("resources_imply_dependencies_and_actions", &tools, resources_imply_dependencies_and_actions),
+        trial_of("directories_for_resources_imply_nothing", &tools, directories_for_resources_imply_nothing),
     ]
 }
 
@@ -74,6 +76,17 @@ fn trees_keep_modes_and_give_way_to_tables() {
     );
 }
 
+fn files_of_trees_can_be_configuration() {
+    let desk = Desk::new(&format!(
+        "{BASE}tree = 'tree'\n[[file]]\npath = '/etc/a.conf'\ncontentFrom = 'tree/etc/a.conf'\nconfig = true\n"
+    ));
+    desk.sh("mkdir -p tree/etc; echo a >tree/etc/a.conf; echo b >tree/etc/b.conf; chmod 600 tree/etc/a.conf");
+    FORMATS.iter().for_each(|(format, _)| drop(desk.build(format)));
+    let shown = desk.sh("dpkg-deb -I foo*.deb conffiles; dpkg-deb --fsys-tarfile foo*.deb | tar -xO ./etc/a.conf
+        dpkg-deb -c foo*.deb | grep -c a.conf; tar -xOf foo*.xz .PKGINFO | grep backup; rpm -qpc foo*.rpm");
+    assert_eq!(shown, "/etc/a.conf\na\n1\nbackup = etc/a.conf\n/etc/a.conf\n");
+}
+
 fn contents_are_unindented_unless_raw() {
     let content = "content = \"\"\"\n    one\n      two\n    \"\"\"\n";
     let desk =
@@ -119,4 +132,15 @@ fn resources_imply_dependencies_and_actions() {
     let path = "./usr/share/holo/users-groups/foo.toml";
     let definitions = desk.sh(&format!("dpkg-deb --fsys-tarfile {name} | tar -xO {path}"));
     assert_eq!(definitions, "[[group]]\ngid = 7\nname = \"g\"\n\n[[user]]\ngroups = [\"g\"]\nname = \"u\"\n");
+}
+
+fn directories_for_resources_imply_nothing() {
+    let directory = |path: &str| format!("[[directory]]\npath = '/usr/share/holo/{path}'\n");
+    let desk = Desk::new(&format!("{BASE}tree = 'tree'\n{}{}", directory("files"), directory("services/50-x")));
+    desk.sh("mkdir -p tree/usr/share/holo/users-groups");
+    FORMATS.iter().for_each(|(format, _)| drop(desk.build(format)));
+    let shown = desk.sh("rpm -qp --requires --scripts foo*.rpm; dpkg-deb -I foo*.deb; tar -xOf foo*.xz .PKGINFO
+        tar -tf foo*.xz | grep INSTALL || :");
+    assert!(!shown.contains("holo-files") && !shown.contains("holo-services"), "{shown}");
+    assert!(!shown.contains("holo-users-groups") && !shown.contains("apply") && !shown.contains("INSTALL"), "{shown}");
 }
