@@ -2,11 +2,12 @@
 
 use crate::archive::Archive;
 use crate::content::hex;
-use crate::format::Format;
-use crate::package::{Kind, Package, body, quoted};
+use crate::format::{Format, Version};
+use crate::package::{Kind, Package, body, listed, quoted};
 use crate::relation::{Comparison, Relation};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use jiff::Timestamp;
 use liblzma::write::XzEncoder;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -114,8 +115,32 @@ fn control(package: &Package) -> String {
     field("Provides", &relations(&package.provides));
     field("Conflicts", &relations(&package.conflicts));
     field("Replaces", &relations(&package.replaces));
+    field("Homepage", package.homepage.as_deref().unwrap_or_default());
     field("Description", description);
+    control += &package.details.as_deref().map_or_else(String::new, extended);
     control
+}
+
+/// Returns a longer description, as it follows the short one.
+fn extended(details: &str) -> String {
+    let lines = details.lines().map(|line| match line {
+        "" => " .\n".to_owned(),
+        // It would be taken for an empty line, or for an instruction.
+        _ if line.starts_with('.') => format!("  {line}\n"),
+        _ => format!(" {line}\n"),
+    });
+    lines.collect()
+}
+
+/// Returns the changes of this version as a compressed file, whose time is in seconds since 1970.
+pub(crate) fn changelog(name: &str, version: &Version, author: &str, changes: &str, time: u32) -> io::Result<Vec<u8>> {
+    let version = Format::Debian.full_version(version);
+    let changes = listed(changes, "  * ");
+    let time = Timestamp::from_second(time.into()).unwrap_or_default();
+    let time = time.strftime("%a, %d %b %Y %H:%M:%S +0000");
+    let mut file = GzEncoder::new(Vec::new(), Compression::best());
+    write!(file, "{name} ({version}) unstable; urgency=medium\n\n{changes}\n -- {author}  {time}\n")?;
+    file.finish()
 }
 
 fn relations(relations: &[Relation]) -> String {

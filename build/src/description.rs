@@ -5,7 +5,7 @@ mod values;
 
 use crate::content::Contents;
 use crate::findings::{Finding, Findings};
-use crate::format::Format;
+use crate::format::{Format, Version};
 use crate::package::{Kind, Node, Nodes, Origin, Owner, Package, RESOURCES, Trigger};
 use crate::pacman;
 use crate::relation::Relation;
@@ -69,8 +69,11 @@ impl Source<'_> {
             triggers: Vec::new(),
         };
         let table = reader.package_table(root.get_ref());
+        let name = reader.name(&table);
+        let version = reader.version(&table);
+        let changes = reader.changes(&table, name.as_deref(), version.as_ref())?;
         reader.nodes(text, root.get_ref(), &table)?;
-        let (package, findings) = reader.finish(&table);
+        let (package, findings) = reader.finish(&table, name.zip(version), changes);
         let package = package.filter(|_| !findings.has_errors());
         Ok((package, findings.into_sorted()))
     }
@@ -382,15 +385,21 @@ impl Reader<'_> {
     }
 
     /// Checks the attributes of the package and puts everything together.
-    fn finish(mut self, table: &Table<PackageTable>) -> (Option<Package>, Findings) {
+    fn finish(
+        mut self,
+        table: &Table<PackageTable>,
+        identity: Option<(String, Version)>,
+        changes: Option<String>,
+    ) -> (Option<Package>, Findings) {
         let format = self.source.format;
-        let name = self.name(table);
-        let version = self.version(table);
         let description = table.value.description.as_deref().unwrap_or_default();
         let description = values::description(description).unwrap_or_else(|error| {
             self.findings.error(table.line_of("description"), format!("description: {error}"));
             String::new()
         });
+        let details = self.text(table, "details", table.value.details.as_ref(), values::text);
+        let license = self.text(table, "license", table.value.license.as_ref(), values::line);
+        let homepage = self.text(table, "homepage", table.value.homepage.as_ref(), values::homepage);
         self.author(table);
         let architecture = self.architecture(table);
         let mut groups = None;
@@ -412,12 +421,16 @@ impl Reader<'_> {
             }
         }
         let ownership = self.nodes.ownership_script(format == Format::Rpm);
-        let package = match (name, version, architecture) {
-            (Some(name), Some(version), Some(architecture)) => Some(Package {
+        let package = match (identity, architecture) {
+            (Some((name, version)), Some(architecture)) => Some(Package {
                 format,
                 name,
                 version,
                 description,
+                details,
+                license,
+                homepage,
+                changes,
                 author: table.value.author.clone(),
                 architecture,
                 requires,

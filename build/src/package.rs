@@ -16,6 +16,12 @@ pub struct Package {
     pub(crate) version: Version,
     /// One line; may be empty.
     pub(crate) description: String,
+    /// A longer description in one or more paragraphs.
+    pub(crate) details: Option<String>,
+    pub(crate) license: Option<String>,
+    pub(crate) homepage: Option<String>,
+    /// What is new in this version.
+    pub(crate) changes: Option<String>,
     /// The maintainer, in the form `Name <address>`.
     pub(crate) author: Option<String>,
     pub(crate) architecture: Architecture,
@@ -121,6 +127,24 @@ fn before(origin: Origin) -> String {
         Origin::Tree(_) => " in the tree".to_owned(),
         Origin::Implied => String::new(),
     }
+}
+
+/// Returns changes as a list whose items begin with a mark. In the description, they begin with `- ` or `* `, or after
+/// an empty line.
+pub(crate) fn listed(changes: &str, mark: &str) -> String {
+    let indentation = " ".repeat(mark.len());
+    let mut list = String::new();
+    let mut is_first = true;
+    for line in changes.lines() {
+        let marked = line.strip_prefix("- ").or_else(|| line.strip_prefix("* "));
+        let text = marked.unwrap_or(line).trim();
+        if !text.is_empty() {
+            let start = if is_first || marked.is_some() { mark } else { &indentation };
+            list += &format!("{start}{text}\n");
+        }
+        is_first = text.is_empty();
+    }
+    list
 }
 
 /// The nodes of a package that is being read.

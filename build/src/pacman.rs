@@ -24,6 +24,8 @@ pub(crate) fn write(package: &Package, to: &mut dyn Write) -> io::Result<()> {
     if !install.is_empty() {
         texts.push((".INSTALL", install.as_bytes()));
     }
+    let changes = package.changes.as_ref().map(|changes| format!("{changes}\n"));
+    texts.extend(changes.as_ref().map(|changes| (".CHANGELOG", changes.as_bytes())));
     let mtree = mtree(package, &texts)?;
     let mut archive = Archive::new(XzEncoder::new(to, XZ_LEVEL), "", package.time);
     texts.insert(1, (".MTREE", &mtree));
@@ -39,12 +41,12 @@ fn info(package: &Package) -> String {
     field("pkgname", &package.name);
     field("pkgver", &Format::Pacman.full_version(&package.version));
     field("pkgdesc", &package.description);
-    field("url", "");
+    field("url", package.homepage.as_deref().unwrap_or_default());
     field("builddate", &package.time.to_string());
     field("packager", package.author.as_deref().unwrap_or("Unknown Packager"));
     field("size", &package.apparent_size().to_string());
     field("arch", Format::Pacman.architecture(package.architecture));
-    field("license", "custom:none");
+    field("license", package.license.as_deref().unwrap_or("custom:none"));
     for (key, relations) in
         [("replaces", &package.replaces), ("conflict", &package.conflicts), ("provides", &package.provides)]
     {

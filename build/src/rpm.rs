@@ -6,7 +6,7 @@ mod header;
 
 use crate::content::hex;
 use crate::format::Format;
-use crate::package::{Kind, Node, Origin, Owner, Package};
+use crate::package::{Kind, Node, Origin, Owner, Package, listed};
 use crate::relation::{Comparison, Relation};
 use header::{Header, Value, number};
 use liblzma::write::XzEncoder;
@@ -32,9 +32,11 @@ const TRIGGER_POST_UN: u32 = 1 << 18;
 /// The default priority of triggers.
 const TRIGGER_PRIORITY: u32 = 1_000_000;
 
-/// Flags of files: `%config(noreplace)`.
+/// Flags of files: `%config(noreplace)`, `%doc` and `%license`.
 const CONFIG: u32 = 1 << 0;
 const NO_REPLACE: u32 = 1 << 4;
+const DOC: u32 = 1 << 1;
+const LICENSE: u32 = 1 << 7;
 /// The verification of the owner and of the group.
 const VERIFY_OWNER: u32 = 1 << 3;
 const VERIFY_GROUP: u32 = 1 << 4;
@@ -117,15 +119,18 @@ fn main_header(package: &Package, nodes: &[(&str, &Node)], payload: &Payload) ->
         header.set(1003, Value::Int32(vec![package.version.epoch]));
     }
     header.set(1004, Value::Translated(description.clone()));
-    header.set(1005, Value::Translated(description.clone()));
+    header.set(1005, Value::Translated(package.details.as_ref().unwrap_or(description).clone()));
     header.set(1006, Value::Int32(vec![package.time]));
     header.set(1007, text("localhost"));
     header.set(1009, Value::Int32(vec![number(nodes.iter().map(|(_, node)| size(node)).sum::<u64>())?]));
-    header.set(1014, text("None"));
+    header.set(1014, text(package.license.as_deref().unwrap_or("None")));
     if let Some(author) = &package.author {
         header.set(1015, text(author));
     }
     header.set(1016, Value::Translated("System/Management".to_owned()));
+    if let Some(homepage) = &package.homepage {
+        header.set(1020, text(homepage));
+    }
     header.set(1021, text("linux"));
     header.set(1022, text(Format::Rpm.architecture(package.architecture)));
     if !package.setup.is_empty() {
@@ -139,6 +144,12 @@ fn main_header(package: &Package, nodes: &[(&str, &Node)], payload: &Payload) ->
             header.set(tag, Value::Text(format!("if [ \"$1\" -ne 0 ]; then exit 0; fi\n{script}")));
             header.set(interpreter, text("/bin/sh"));
         }
+    }
+    if let Some(changes) = &package.changes {
+        let author = package.author.as_deref().unwrap_or_default();
+        header.set(1080, Value::Int32(vec![package.time]));
+        header.set(1081, Value::Texts(vec![format!("{author} {}", Format::Rpm.full_version(&package.version))]));
+        header.set(1082, Value::Texts(vec![listed(changes, "- ").trim_end().to_owned()]));
     }
     trigger_tags(&mut header, package)?;
     let has_scripts = [&package.setup, &package.removal, &cleanup].iter().any(|script| !script.is_empty());
@@ -259,13 +270,7 @@ fn file_tags(header: &mut Header, nodes: &[(&str, &Node)], time: u32) -> io::Res
             _ => String::new(),
         }),
     );
-    header.set(
-        1037,
-        numbers(&|node| match node.kind {
-            Kind::File { is_config: true, .. } => CONFIG | NO_REPLACE,
-            _ => 0,
-        }),
-    );
+    header.set(1037, Value::Int32(nodes.iter().map(|(path, node)| file_flags(path, node)).collect()));
     header.set(1039, texts(&|_| "root".to_owned()));
     header.set(1040, texts(&|_| "root".to_owned()));
     header.set(
@@ -299,6 +304,21 @@ fn file_tags(header: &mut Header, nodes: &[(&str, &Node)], time: u32) -> io::Res
     header.set(1117, Value::Texts(names));
     header.set(1118, Value::Texts(directories));
     Ok(())
+}
+
+fn file_flags(path: &str, node: &Node) -> u32 {
+    let is_below = |directory: &&str| path.starts_with(*directory);
+    // Like rpmbuild, we leave directories out.
+    let place = match node.kind {
+        Kind::Directory => 0,
+        _ if ["usr/share/doc/", "usr/share/info/", "usr/share/man/"].iter().any(is_below) => DOC,
+        _ if is_below(&"usr/share/licenses/") => LICENSE,
+        _ => 0,
+    };
+    match node.kind {
+        Kind::File { is_config: true, .. } => place | CONFIG | NO_REPLACE,
+        _ => place,
+    }
 }
 
 fn size(node: &Node) -> u64 {

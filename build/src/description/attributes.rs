@@ -1,6 +1,7 @@
 //! The values of the table `[package]`, and the directory `tree` of a description.
 
-use super::{Reader, values};
+use super::{FILE_MODE, Reader, values};
+use crate::debian;
 use crate::format::{Architecture, EPOCH_MAX, Format, Stage, Version};
 use crate::package::{Kind, Node, Origin, Owner};
 use crate::relation::{Comparison, Groups, Relation, RelationError, RelationList};
@@ -60,6 +61,44 @@ impl Reader<'_> {
             None if self.source.format == Format::Debian => table.missing("author", &mut self.findings),
             None => {}
         }
+    }
+
+    /// Checks an optional text.
+    pub(super) fn text(
+        &mut self,
+        table: &Table<PackageTable>,
+        key: &'static str,
+        text: Option<&String>,
+        rule: fn(&str) -> Result<String, values::ValueError>,
+    ) -> Option<String> {
+        let checked = rule(text?);
+        checked.map_err(|error| self.findings.error(table.line_of(key), format!("{key}: {error}"))).ok()
+    }
+
+    /// Checks the changes. For Debian, they are a file.
+    pub(super) fn changes(
+        &mut self,
+        table: &Table<PackageTable>,
+        name: Option<&str>,
+        version: Option<&Version>,
+    ) -> io::Result<Option<String>> {
+        let changes = self.text(table, "changes", table.value.changes.as_ref(), values::text);
+        let line = table.line_of("changes");
+        let author = table.value.author.as_deref();
+        if changes.is_some() && author.is_none() && self.source.format == Format::Rpm {
+            self.findings.error(line, "changes: is not possible without author in packages for RPM");
+        }
+        if let (Format::Debian, Some(changes)) = (self.source.format, &changes)
+            && let (Some(name), Some(version), Some(author)) = (name, version, author)
+        {
+            let text = debian::changelog(name, version, author, changes, self.source.time)?;
+            if let Ok(content) = self.contents.add(&mut &text[..])? {
+                let path = format!("usr/share/doc/{name}/changelog.Debian.gz");
+                let kind = Kind::File { content, is_config: false };
+                self.add(path, Node { kind, mode: FILE_MODE, ..Node::directory(Origin::Line(line)) });
+            }
+        }
+        Ok(changes)
     }
 
     pub(super) fn architecture(&mut self, table: &Table<PackageTable>) -> Option<Architecture> {

@@ -106,6 +106,39 @@ pub(super) fn description(text: &str) -> Result<String, ValueError> {
     if text.contains(char::is_control) { invalid("contains control characters") } else { Ok(text) }
 }
 
+/// Returns a text of one or more lines without its indentation.
+pub(super) fn text(text: &str) -> Result<String, ValueError> {
+    let lines: Vec<_> = without_indentation(text).lines().map(|line| line.trim_end().to_owned()).collect();
+    let text = lines.join("\n");
+    match text.trim_matches('\n') {
+        "" => invalid("is empty"),
+        text if text.contains(|letter: char| letter.is_control() && letter != '\n') => {
+            invalid("contains control characters")
+        }
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Returns a text of one line.
+pub(super) fn line(text: &str) -> Result<String, ValueError> {
+    match text.trim() {
+        "" => invalid("is empty"),
+        text if text.contains(['\n', '\r']) => invalid("has several lines"),
+        text if text.contains(char::is_control) => invalid("contains control characters"),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Returns the address of a web site.
+pub(super) fn homepage(text: &str) -> Result<String, ValueError> {
+    let text = line(text)?;
+    let is_valid = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    if is_valid && !text.contains(char::is_whitespace) {
+        return Ok(text);
+    }
+    invalid(format!("{text:?} is not an address such as \"https://example.org\""))
+}
+
 /// Returns a script that ends with a newline; `None` if it is empty.
 pub(super) fn script(text: &str) -> Result<Option<String>, ValueError> {
     if text.contains('\0') {
