@@ -308,6 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn changes_become_items() {
+        for (changes, list) in [
+            ("one", "* one\n"),
+            ("one\ntwo", "* one\n  two\n"),
+            ("one\n\n\ntwo", "* one\n* two\n"),
+            ("- one\n* two\n  three", "* one\n* two\n  three\n"),
+            ("* one\n  - two", "* one\n  - two\n"),
+            ("-\n-one\n- \n* two", "* -\n  -one\n* two\n"),
+        ] {
+            assert_eq!(listed(changes, "* "), list, "{changes:?}");
+        }
+    }
+
+    #[test]
     fn nodes_inside_of_symlinks_are_errors() {
         let mut nodes = Nodes::default();
         nodes.add("a".into(), node(Kind::Symlink { target: "/tmp".into() }, 1)).unwrap();

@@ -8,6 +8,7 @@
 
 mod check;
 mod command_line;
+mod details;
 mod golden;
 mod manual;
 mod mistakes;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("check", check::trials()),
         ("command_line", command_line::trials()),
+        ("details", details::trials()),
         ("golden", golden::trials()),
         ("manual", manual::trials()),
         ("mistakes", mistakes::trials()),

@@ -71,6 +71,27 @@ fn values_of_the_package_table() {
             ("release = 0\n", "5: release: is 0; releases are counted from 1"),
             ("epoch = 4294967296\n", "5: epoch: expected a whole number up to 4294967295, found 4294967296"),
             ("description = \"a\\u0007\"\n", "5: description: contains control characters"),
+            ("details = \"a\\tb\"\n", "5: details: contains control characters"),
+            ("details = \" \\n\"\n", "5: details: is empty"),
+            ("changes = ''\n", "5: changes: is empty"),
+            ("changes = \"a\\u0000\"\n", "5: changes: contains control characters"),
+            (
+                "[package]\nname = 'x'\nversion = '1'\nchanges = 'x'\n",
+                "4: changes: is not possible without author in packages for RPM",
+            ),
+            ("license = ' '\n", "5: license: is empty"),
+            ("license = \"a\\nb\"\n", "5: license: has several lines"),
+            ("license = \"a\\u0007\"\n", "5: license: contains control characters"),
+            ("homepage = ''\n", "5: homepage: is empty"),
+            ("homepage = \"https://x\\nb\"\n", "5: homepage: has several lines"),
+            (
+                "homepage = 'example.org'\n",
+                "5: homepage: \"example.org\" is not an address such as \"https://example.org\"",
+            ),
+            (
+                "homepage = 'https://example.org x'\n",
+                "5: homepage: \"https://example.org x\" is not an address such as \"https://example.org\"",
+            ),
             (
                 "[package]\nname = 'x'\nversion = '1'\nauthor = 'Jane'\n",
                 "4: author: \"Jane\" does not have the form \"Jane Doe <jane.doe@example.org>\"",
@@ -181,6 +202,10 @@ fn rules_of_single_formats() {
             (
                 "provides = ['xx', 'xx = 1', 'xx >= 1']\n",
                 "5: provides: xx has a version with >=, which is not possible in a Debian package; write xx = VERSION",
+            ),
+            (
+                "changes = 'x'\n[[file]]\npath = '/usr/share/doc/foo/changelog.Debian.gz'\ncontent = 'x'\n",
+                "8: /usr/share/doc/foo/changelog.Debian.gz is declared twice (see line 5)",
             ),
             (&trigger("/opt/a b"), blank),
             (&trigger("/opt/é"), blank),
@@ -358,7 +383,8 @@ const TABLES: &str = "[[file]]\npath = '/etc/a'\ncontent = 'x'\nmode = '0600'\no
 const ODD: [&str; 10] = ["\0", "\u{85}", "\\u000a", "/..", "[[file]]\n", "'", "=", "\n", "é", "9999999999999"];
 
 fn random_damage_is_reported_or_builds() {
-    let valid = [BASE, "requires = ['a >= 1', 'b']\n", TABLES].concat();
+    let texts = "details = 'a'\nlicense = 'MIT'\nhomepage = 'https://x'\nchanges = \"- a\\n\\nb\"\n";
+    let valid = [BASE, "requires = ['a >= 1', 'b']\n", texts, TABLES].concat();
     random::cases(2000, |random| {
         let mut text = valid.clone().into_bytes();
         for _ in 0..1 + random.below(4) {
