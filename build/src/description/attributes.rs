@@ -75,7 +75,7 @@ impl Reader<'_> {
         checked.map_err(|error| self.findings.error(table.line_of(key), format!("{key}: {error}"))).ok()
     }
 
-    /// Checks the changes. For Debian, they are a file.
+    /// Checks the changes. For Debian, they are a file; for RPM, they have an author.
     pub(super) fn changes(
         &mut self,
         table: &Table<PackageTable>,
@@ -86,7 +86,7 @@ impl Reader<'_> {
         let line = table.line_of("changes");
         let author = table.value.author.as_deref();
         if changes.is_some() && author.is_none() && self.source.format == Format::Rpm {
-            self.findings.error(line, "changes: is not possible without author in packages for RPM");
+            table.missing("author", &mut self.findings);
         }
         if let (Format::Debian, Some(changes)) = (self.source.format, &changes)
             && let (Some(name), Some(version), Some(author)) = (name, version, author)

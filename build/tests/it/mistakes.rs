@@ -75,10 +75,7 @@ fn values_of_the_package_table() {
             ("details = \" \\n\"\n", "5: details: is empty"),
             ("changes = ''\n", "5: changes: is empty"),
             ("changes = \"a\\u0000\"\n", "5: changes: contains control characters"),
-            (
-                "[package]\nname = 'x'\nversion = '1'\nchanges = 'x'\n",
-                "4: changes: is not possible without author in packages for RPM",
-            ),
+            ("[package]\nname = 'x'\nversion = '1'\nchanges = 'x'\n", "1: author: is missing"),
             ("license = ' '\n", "5: license: is empty"),
             ("license = \"a\\nb\"\n", "5: license: has several lines"),
             ("license = \"a\\u0007\"\n", "5: license: contains control characters"),
