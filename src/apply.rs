@@ -63,8 +63,9 @@ pub struct Walk<'a> {
     /// The time that schedules are compared with. It is fixed for the whole walk, so that no schedule opens or closes
     /// halfway through.
     begin: Zoned,
-    /// Entities that are held back because one of their requirements is.
-    waiting: HashSet<EntityIndex>,
+    /// Entities that are not changed now, although their definitions do not say so: they were deferred by their plugins,
+    /// or one of their requirements is not changed now.
+    waiting: HashMap<EntityIndex, Hold>,
     /// Plugins with an entity that a check found pending.
     pending: HashSet<PluginIndex>,
     /// The inputs that define the entities. If set, orphans are scrubbed only while these inputs stay the same.
@@ -100,7 +101,7 @@ impl<'a> Walk<'a> {
             values: None,
             ends: Table::filled(None, inventory.entities.len()),
             begin: Zoned::now(),
-            waiting: HashSet::new(),
+            waiting: HashMap::new(),
             pending: HashSet::new(),
             inputs: None,
             inputs_have_changed: false,
@@ -227,8 +228,10 @@ impl<'a> Walk<'a> {
                 // Whatever the check reports, no refresh has become due or was done.
                 continue;
             }
-            if self.task == Task::Check && end == End::Pending {
-                self.pending.insert(self.entities[entity].plugin);
+            match (end, self.task) {
+                (End::Pending, Task::Check) => drop(self.pending.insert(self.entities[entity].plugin)),
+                (End::Pending, _) => drop(self.waiting.insert(entity, Hold::Deferred)),
+                _ => {}
             }
             if let Some(values) = &mut self.values {
                 values.note(self.entities[entity].id(), &outcome.kept, end == End::Changed);
@@ -257,7 +260,7 @@ impl<'a> Walk<'a> {
                 continue;
             };
             if waits {
-                self.waiting.insert(entity);
+                self.waiting.insert(entity, Hold::Requirement);
             }
             self.ends[entity] = Some(end);
             reporter.event(Event::Begin(&self.entities[entity]));

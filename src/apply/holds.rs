@@ -1,5 +1,5 @@
 //! Entities that an apply only checks: by definition, outside of their schedules, and orphans whose definitions may
-//! come back.
+//! come back. Entities that their plugins have deferred count as such for the entities that require them.
 
 use super::Walk;
 use super::outcome::Outcome;
@@ -13,7 +13,7 @@ use holo_protocol::{Receipt, Semaphore};
 use holo_schedule as schedule;
 use std::collections::HashMap;
 
-/// The reason for which an entity is checked instead of applied.
+/// The reason for which an entity is not changed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Its definition says so.
@@ -24,13 +24,15 @@ pub(super) enum Hold {
     Requirement,
     /// It is an orphan, and the inputs have changed since the scan.
     Inputs,
+    /// Its plugin has deferred it.
+    Deferred,
 }
 
 impl Walk<'_> {
     /// Returns the reason for which an entity is not changed now, if there is one.
     pub(super) fn hold(&self, entity: EntityIndex) -> Option<Hold> {
-        if self.waiting.contains(&entity) {
-            return Some(Hold::Requirement);
+        if let Some(&hold) = self.waiting.get(&entity) {
+            return Some(hold);
         }
         if self.inputs_have_changed && self.entities[entity].is_orphan() {
             return Some(Hold::Inputs);
@@ -90,6 +92,7 @@ impl Hold {
             Hold::Schedule => "not changed now: outside of its schedule",
             Hold::Requirement => "not changed now, because a requirement was not met",
             Hold::Inputs => "not scrubbed now, as the inputs have changed since they were read; the next apply does it",
+            Hold::Deferred => "not changed now; the next apply does it",
         }
     }
 
@@ -100,6 +103,7 @@ impl Hold {
             Hold::Schedule => "which is outside of its schedule",
             Hold::Requirement => "which is on hold itself",
             Hold::Inputs => "which is not scrubbed now",
+            Hold::Deferred => "which is deferred",
         }
     }
 }
@@ -167,7 +171,8 @@ impl Walk<'_> {
     pub(super) fn note_refreshes(&mut self, entity: EntityIndex, outcome: &Outcome<'_>) {
         let (id, end) = (self.entities[entity].id(), outcome.end());
         match end {
-            End::Pending if self.task != Task::Check => {}
+            // It is deferred: it was not changed, and keeps its own refresh.
+            End::Pending if self.task != Task::Check => self.refreshes.unchanged(id),
             End::Changed | End::Pending => {
                 self.expect_of(entity);
                 self.refreshes.changed(id);

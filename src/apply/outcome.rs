@@ -76,7 +76,7 @@ impl<'a> Outcome<'a> {
             Said::Diff(text) => self.would_change |= !text.is_empty(),
             Said::Message(Message::Send(sent)) => self.sent.push(sent.clone()),
             Said::Message(Message::Keep(value)) => self.kept.push(value.clone()),
-            Said::Message(Message::NotChanged) => self.touched = self.touched.or(Some(false)),
+            Said::Message(Message::NotChanged | Message::Deferred(_)) => self.touched = self.touched.or(Some(false)),
             Said::Malformed(_) => self.touched = Some(true),
             Said::Message(message) if message.is_change() => self.touched = Some(true),
             _ => {}
@@ -90,7 +90,9 @@ impl<'a> Outcome<'a> {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
             Said::Message(Message::Skipped(_)) => Some(End::ConditionNotMet),
             Said::Message(message) if message.is_change() => Some(End::Changed),
-            Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
+            Said::Message(Message::WouldChange(_) | Message::Unknown | Message::Deferred(_)) | Said::TooEarly(_) => {
+                Some(End::Pending)
+            }
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
             // When asked to check, a plugin of version 3 reports a difference and no other result.
             Said::Diff(text) if self.task == Task::Check && self.end.is_none() => {

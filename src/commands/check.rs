@@ -153,6 +153,7 @@ impl<'a> Findings<'a> {
             Message::Unknown => current.is_unknown = true,
             Message::NotChanged
             | Message::Skipped(_)
+            | Message::Deferred(_)
             | Message::Send(_)
             | Message::Malformed(_)
             | Message::Keep(_)

@@ -273,6 +273,7 @@ impl Draft {
             Message::RequiresForce(reason) => {
                 self.refused.push(RefusalRecord::Other { reason: reason.clone().into() });
             }
+            Message::Deferred(_) => self.reason = Some(message.to_line().into()),
             _ => {}
         }
     }

@@ -204,6 +204,7 @@ impl<'a> Standings<'a> {
             }
             Event::Message(Message::RequiresForceToOverwrite) => self.about = Some("modified by user".into()),
             Event::Message(Message::RequiresForceToRestore) => self.about = Some("deleted by user".into()),
+            Event::Message(message @ Message::Deferred(_)) => self.about = Some(message.to_line()),
             Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),
             Event::Remark(remark) => self.about = remark.error_text().map(BString::from).or_else(|| self.about.take()),

@@ -170,7 +170,8 @@ impl Json {
         let Said { messages, reason } = mem::take(&mut self.said);
         let texts = |text: fn(&Message) -> Option<&BString>| messages.iter().filter_map(text).map(Text::from).collect();
         let condition = messages.iter().find_map(|message| match message {
-            Message::Skipped(reason) if outcome == Outcome::Skipped => Some(reason),
+            Message::Skipped(reason) if outcome == Outcome::Skipped => Some(reason.clone()),
+            Message::Deferred(_) if outcome == Outcome::Pending => Some(message.to_line()),
             _ => None,
         });
         let sent: Vec<BString> = messages.iter().filter_map(shown_value).collect();
@@ -188,7 +189,7 @@ impl Json {
             sent: sent.iter().map(Text::from).collect(),
             kept: texts(|message| if let Message::Keep(value) = message { Some(value) } else { None }),
             unknown: messages.contains(&Message::Unknown),
-            reason: reason.as_ref().map(Text::from).or(condition.map(Text::from)),
+            reason: reason.as_ref().map(Text::from).or(condition.as_ref().map(Text::from)),
         };
         self.state.count(outcome);
         [self.state.line(&line), self.state.set_entity(None)].concat()

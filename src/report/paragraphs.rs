@@ -125,6 +125,7 @@ impl Paragraphs {
                 self.show_prologue(console);
                 console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
             }
+            Message::Deferred(_) => self.marked(Severity::Warning, &message.to_line(), console),
             Message::Unknown => {
                 self.marked(Severity::Warning, b"The effect of applying it is unknown", console);
             }

@@ -173,7 +173,7 @@ pub enum Line<'a> {
         /// True if its plugin cannot tell what applying it would change.
         #[serde(default, skip_serializing_if = "is_false")]
         unknown: bool,
-        /// The reason why it was skipped or failed, unless its plugin has printed it in `output`.
+        /// The reason why it was skipped, was deferred or failed, unless its plugin has printed it in `output`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
     },

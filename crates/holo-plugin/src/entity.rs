@@ -132,6 +132,8 @@ pub enum Applied {
     NeedsForce(ForceTo),
     /// A condition in its definition, which is named, excludes it.
     Skipped(String),
+    /// It is not changed now, for this temporary reason, such as `apt is running`. The next apply tries again.
+    Deferred(String),
     /// It failed, and the error has been printed.
     Failed {
         /// The exit status of version 3 of the plugin in this case.

@@ -216,6 +216,7 @@ fn applied_messages(applied: &Applied) -> Vec<Message> {
     match applied {
         Applied::Unchanged => vec![Message::NotChanged],
         Applied::Skipped(reason) => vec![Message::Skipped(reason.as_str().into())],
+        Applied::Deferred(reason) => vec![Message::Deferred(reason.as_str().into())],
         Applied::NeedsForce(to) => vec![refusal(to)],
         Applied::Changed(changes) => changes.iter().map(|change| Message::Changed(change.as_str().into())).collect(),
         Applied::ChangedQuietly(changes) => {

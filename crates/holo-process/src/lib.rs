@@ -52,3 +52,4 @@ pub use meter::{MAX_OUTPUT, OutputMeter, TooMuchError};
 pub use process::{Event, Exit, Interrupt, Process};
 pub use program::{Program, SYSTEM_PATH};
 pub use start::{Channel, Prepared, prepare};
+pub use tree::{Ancestor, ancestors};

@@ -4,6 +4,7 @@ use rustix::process::test_kill_process_group;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -104,9 +105,8 @@ fn descendants(of: Pid) -> Vec<Process> {
 
 fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name is in parentheses, and may contain any characters.
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let rest = String::from_utf8_lossy(stat.get(end + 1..)?).into_owned();
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, rest) = split(&stat)?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     Some(Process {
         pid,
@@ -115,6 +115,42 @@ fn read(pid: Pid) -> Option<Process> {
         group: fields.get(2)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// Splits a line of `stat` before and after the name of the process, which is in parentheses and may contain any
+/// characters.
+fn split(stat: &str) -> Option<(&str, &str)> {
+    stat.rsplit_once(')')
+}
+
+/// A process from which another one descends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, of which the kernel keeps 15 bytes.
+    pub name: String,
+}
+
+/// Returns the ancestors of this process, its parent first, from a directory such as `/proc`.
+#[must_use]
+pub fn ancestors(proc: &Path) -> Vec<Ancestor> {
+    let look = |folder: &str| -> Option<(String, i32)> {
+        let stat = fs::read(proc.join(folder).join("stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let (before, after) = split(&stat)?;
+        let (_, name) = before.split_once('(')?;
+        Some((name.to_owned(), after.split_ascii_whitespace().nth(1)?.parse().ok()?))
+    };
+    let mut found: Vec<Ancestor> = Vec::new();
+    let mut next = look("self").map(|(_, parent)| parent);
+    // PIDs may be reused while they are read.
+    while let Some(pid) = next.filter(|pid| *pid > 0 && found.iter().all(|ancestor| ancestor.pid != *pid)) {
+        let Some((name, parent)) = look(&pid.to_string()) else { break };
+        found.push(Ancestor { pid, name });
+        next = Some(parent);
+    }
+    found
 }
 
 /// Sends a signal to a process, but not to another one that has reused its PID.
@@ -146,6 +182,33 @@ mod tests {
         assert!(test_kill_process_group(leader).is_ok() && !group_runs(leader));
         sleeper.wait().unwrap();
         assert!(!group_runs(leader));
+    }
+
+    #[test]
+    fn ancestors_end_with_the_first_process() {
+        let own = read(rustix::process::getpid()).unwrap();
+        let found = ancestors(Path::new("/proc"));
+        assert_eq!(found.first().map(|ancestor| ancestor.pid), Some(own.parent));
+        assert!(found.iter().all(|ancestor| !ancestor.name.is_empty()));
+    }
+
+    #[test]
+    fn ancestors_are_read_without_end_or_panic() {
+        let proc = tempfile::tempdir().unwrap();
+        let write = |folder: &str, stat: &[u8]| {
+            fs::create_dir_all(proc.path().join(folder)).unwrap();
+            fs::write(proc.path().join(folder).join("stat"), stat).unwrap();
+        };
+        let names = || -> Vec<String> { ancestors(proc.path()).into_iter().map(|ancestor| ancestor.name).collect() };
+        assert!(names().is_empty());
+        for odd in [&b""[..], b"1", b"1 (a", b"1 (a)", b"1 a) S 3", b"1 (a) S x", b"1 (a) S -1", b"\xff)"] {
+            write("self", odd);
+            assert!(names().is_empty());
+        }
+        write("self", b"5 (a) S 4 1");
+        write("4", b"4 (b) c) S 3 1");
+        write("3", b"3 (d) S 4 1");
+        assert_eq!(names(), ["b) c", "d"]);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Message {
     ChangedQuietly(BString),
     /// The entity's definition excludes this system or the present time, so that an apply makes no change. Version 4.
     Skipped(BString),
+    /// The reason why the entity is not changed now, which is temporary, so that the next apply tries again. Version 4.
+    Deferred(BString),
     /// A value for the entities that receive it, or that this change refreshes: `KEY=VALUE`, or JSON. Version 4.
     Send(Sent),
     /// A value that belongs to the present state of the entity, and that the plugin receives again when this state is
@@ -54,6 +56,7 @@ const WOULD_CHANGE: &[u8] = b"would change: ";
 const CHANGED: &[u8] = b"changed: ";
 const CHANGED_QUIETLY: &[u8] = b"changed quietly: ";
 const SKIPPED: &[u8] = b"skipped: ";
+const DEFERRED: &[u8] = b"deferred: ";
 const SEND: &[u8] = b"send: ";
 const SEND_JSON: &[u8] = b"send json: ";
 const KEEP: &[u8] = b"keep: ";
@@ -76,7 +79,7 @@ impl Message {
                 let would_change = || text(WOULD_CHANGE).map(Message::WouldChange);
                 let changed = || text(CHANGED).map(Message::Changed);
                 let quietly = || text(CHANGED_QUIETLY).map(Message::ChangedQuietly);
-                let skipped = || text(SKIPPED).map(Message::Skipped);
+                let left = || text(SKIPPED).map(Message::Skipped).or_else(|| text(DEFERRED).map(Message::Deferred));
                 let malformed = || Message::Malformed(line.into());
                 let keep = || {
                     let value = text(KEEP)?;
@@ -93,7 +96,7 @@ impl Message {
                 let progress =
                     || text(PROGRESS).map(Message::Progress).or_else(|| text(REPLACED).map(Message::Replaced));
                 let done = || changed().or_else(quietly);
-                force().or_else(would_change).or_else(done).or_else(skipped).or_else(send).or_else(progress)
+                force().or_else(would_change).or_else(done).or_else(left).or_else(send).or_else(progress)
             }
         }
     }
@@ -112,6 +115,7 @@ impl Message {
             Message::Changed(text) => with(CHANGED, text.as_ref()),
             Message::ChangedQuietly(text) => with(CHANGED_QUIETLY, text.as_ref()),
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
+            Message::Deferred(text) => with(DEFERRED, text.as_ref()),
             Message::Send(sent) if sent.is_one_line() => with(SEND, sent.to_pair().as_ref()),
             Message::Send(sent) => with(SEND_JSON, sent.to_json().as_bstr()),
             Message::Keep(text) => with(KEEP, text.as_ref()),
@@ -204,6 +208,7 @@ mod tests {
             Message::Changed("installed \u{fc}".into()),
             Message::ChangedQuietly("wrote /etc/motd".into()),
             Message::Skipped("no such hardware".into()),
+            Message::Deferred("apt is running".into()),
             Message::Send(Sent::new("_Mode2", "a=b ")),
             Message::Send(Sent::new("x", "")),
             Message::Send(Sent::new("x", &b"two\nlines\xff"[..])),
@@ -226,6 +231,7 @@ mod tests {
             "would change: x",
             "requires --force: x",
             "skipped: x",
+            "deferred: x",
             "send: x",
             "keep: x=1",
             "progress: x",

@@ -8,7 +8,7 @@ use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
-use crate::wanted::{Ensure, Wanted, installed_version};
+use crate::wanted::{Wanted, installed_version};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
@@ -67,10 +67,7 @@ fn findings(
     let given = Given::default();
     let simulator = Simulator { manager: &manager, installed: &resolution.installed, names, given };
     let mut refusals = refusals(simulator, provider, &tasks);
-    let is_open = |wanted: &Wanted| {
-        let is_old = |limit| has_pending_sources || manager.index_age().is_none_or(|age| age > limit);
-        manager.system.mock.is_none() && wanted.ensure == Ensure::Latest && wanted.refresh.is_some_and(is_old)
-    };
+    let is_open = |wanted: &Wanted| manager.needs_index(wanted, has_pending_sources);
     let fetches = |index: RequestIndex| {
         let wanted = requests[index].wanted;
         wanted.fetches.as_ref().map(|address| format!("would fetch {address}, and install {}", wanted.key))

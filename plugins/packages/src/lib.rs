@@ -5,6 +5,7 @@ mod adoption;
 mod check;
 mod declaration;
 mod entity;
+mod inside;
 mod intent;
 mod manager;
 mod mock;

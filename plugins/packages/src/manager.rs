@@ -1,5 +1,6 @@
 //! Runs the programs of a package manager on a system, and retries while another process has locked it.
 
+use crate::inside;
 use crate::mock::Mock;
 use crate::model::{Installed, PackageError, name};
 use crate::providers::{PackageProvider, RepairBy};
@@ -7,7 +8,7 @@ use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
 use holo_plugin::system::Root;
-use holo_plugin::{Host, Output};
+use holo_plugin::{Applied, Host, Output};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -24,7 +25,7 @@ pub(crate) struct Manager<'a> {
 impl<'a> Manager<'a> {
     /// Creates the manager of the host's system. In test mode, the real manager is used only if it can work on that root.
     pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, PackageError> {
-        let system = if !host.test_mode() {
+        let mut system = if !host.test_mode() {
             System::new(host)
         } else if can_work_on(provider, &Root::new(host.root())) {
             System::below_root(host)?
@@ -32,7 +33,16 @@ impl<'a> Manager<'a> {
             let native = provider.native_arch(&Root::new(host.root()));
             System::mocked(host, Mock::open(host, provider.name(), native)?)
         };
+        if system.mock.is_none() {
+            system.inside = inside::program(host.root());
+            system.only_looks = system.inside.is_some();
+        }
         Ok(Manager { provider, system })
+    }
+
+    /// Returns the result of an entity that cannot be changed because holo runs inside of a transaction.
+    pub(crate) fn deferral(&self) -> Option<Applied> {
+        self.system.inside.map(|program| Applied::Deferred(format!("{program} is running")))
     }
 
     pub(crate) fn installed(&self) -> Result<Installed, PackageError> {

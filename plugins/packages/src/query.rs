@@ -3,7 +3,7 @@
 use crate::manager::Manager;
 use crate::model::{IndexPaths, Installed, Key, Offers, PackageError};
 use crate::resolve::{Knowledge, RequestIndex, Resolved, needs_offers, resolve};
-use crate::wanted::Wanted;
+use crate::wanted::{Ensure, Wanted};
 use holo_plugin::Output;
 use holo_plugin::definitions::did_you_mean;
 use holo_plugin::index::Table;
@@ -116,6 +116,12 @@ impl Manager<'_> {
         let is_outdated = sources.is_some_and(|changed| changed > made);
         // A time in the future counts as now.
         (!is_outdated).then(|| made.elapsed().unwrap_or_default())
+    }
+
+    /// Returns true if an apply would first fetch the index again, to look for a newer version of the package.
+    pub(crate) fn needs_index(&self, wanted: &Wanted, has_pending_sources: bool) -> bool {
+        let is_old = |limit| has_pending_sources || self.index_age().is_none_or(|age| age > limit);
+        self.system.mock.is_none() && wanted.ensure == Ensure::Latest && wanted.refresh.is_some_and(is_old)
     }
 
     /// Returns true if the index is fresh enough to conclude that a name missing in it does not exist.

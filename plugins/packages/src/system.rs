@@ -29,12 +29,14 @@ pub(crate) struct System<'a> {
     pub(crate) timeout: Option<Duration>,
     /// True if nothing may be downloaded because nothing may change.
     pub(crate) only_looks: bool,
+    /// The program in whose transaction holo runs. It holds the lock of the package manager.
+    pub(crate) inside: Option<&'static str>,
 }
 
 impl<'a> System<'a> {
     /// Creates the host's own system.
     pub(crate) fn new(host: &'a Host) -> System<'a> {
-        System { host, root: None, mock: None, timeout: None, only_looks: false }
+        System { host, root: None, mock: None, timeout: None, only_looks: false, inside: None }
     }
 
     /// Creates a system below a root that has to be passed to the package manager.
@@ -78,8 +80,12 @@ impl<'a> System<'a> {
         self.host.cache_dir()
     }
 
-    /// Returns the time limit for locks. It is less than the whole timeout, so that there is time left to report the problem.
+    /// Returns the time limit for locks. It is less than the whole timeout, so that there is time left to report the problem. A lock that is
+    /// held until holo exits is not waited for.
     pub(crate) fn lock_limit(&self) -> Duration {
+        if self.inside.is_some() {
+            return Duration::ZERO;
+        }
         self.timeout.map_or(LOCK_LIMIT, |timeout| timeout.mul_f32(0.9).min(LOCK_LIMIT))
     }
 

@@ -113,7 +113,8 @@ impl<'a> Group<'a> {
         let mut resolution = query(&manager, &requests, &mut answers.output(first.index))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
         let mut before = None;
-        if resolution.resolved.iter().any(is_task) {
+        let deferral = manager.deferral();
+        if deferral.is_none() && resolution.resolved.iter().any(is_task) {
             match self.repair(&manager, &requests, &mut answers.output(first.index)) {
                 Ok(None) => {}
                 Ok(Some(again)) => before = Some(std::mem::replace(&mut resolution, again).installed),
@@ -130,6 +131,14 @@ impl<'a> Group<'a> {
         for (request, resolved) in resolution.resolved.indexes().zip(resolution.resolved) {
             let index = self.members[request].index;
             if not_taken_over.contains(&request) {
+                continue;
+            }
+            let is_done = match &resolved {
+                Resolved::Nothing => !manager.needs_index(self.wanted(request), false),
+                resolved => matches!(resolved, Resolved::Forgotten(_)),
+            };
+            if let Some(deferred) = deferral.clone().filter(|_| !is_done) {
+                ends.push((request, deferred));
                 continue;
             }
             let applied = match resolved {

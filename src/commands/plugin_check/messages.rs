@@ -58,9 +58,11 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::Send(_)
         // Malformed messages are reported elsewhere.
         | Message::Malformed(_) => true,
-        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Keep(_) | Message::Replaced(_) => {
-            matches!(operation, Operation::Apply | Operation::ForceApply)
-        }
+        Message::Changed(_)
+        | Message::ChangedQuietly(_)
+        | Message::Deferred(_)
+        | Message::Keep(_)
+        | Message::Replaced(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
     }
 }
@@ -68,7 +70,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
 /// Finds two messages that contradict each other.
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
-        Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
+        Message::NotChanged | Message::Skipped(_) | Message::Deferred(_) | Message::Unknown => {
             one != other
                 && !matches!(
                     other,
@@ -152,6 +154,7 @@ mod tests {
         assert!(found(&["skipped: a", "not changed"]));
         assert!(found(&["skipped: a", "send: a=1"]));
         assert!(found(&["changed: a", "not changed"]));
+        assert!(found(&["deferred: a", "changed: b"]));
         assert!(found(&["requires --force to restore", "requires --force to overwrite"]));
         assert!(found(&["would change: a", "unknown"]));
     }

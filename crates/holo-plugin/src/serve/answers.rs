@@ -105,6 +105,10 @@ impl Streams {
                     self.write(Stream::Stderr, &[b"!! ", reason.as_slice(), b" (use --force to proceed)\n"].concat());
                 }
                 Some(Message::ChangedQuietly(_) | Message::Keep(_) | Message::Replaced(_)) => {}
+                Some(Message::Deferred(_)) => {
+                    self.write(Stream::Stderr, &[&b">> "[..], line.as_bstr(), b"\n"].concat());
+                    self.message(&[Message::NotChanged.to_line().as_slice(), b"\n"].concat());
+                }
                 // In version 3, a failure may have the exit status 0, and must not be mistaken for an unchanged entity.
                 Some(Message::NotChanged | Message::Skipped(_)) if has_failed => {}
                 Some(Message::Skipped(_)) => {

@@ -182,6 +182,10 @@ fn zypper(system: &System<'_>) -> Program {
         program.arg("--root").arg(root);
     }
     program.arg("--non-interactive");
+    if system.inside.is_some() {
+        // Queries are made without the lock, which another process holds.
+        program.env("ZYPP_READONLY_HACK", "1");
+    }
     program.env("ZYPP_LOCK_TIMEOUT", system.lock_limit().as_secs().to_string());
     program
 }

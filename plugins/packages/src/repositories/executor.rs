@@ -109,8 +109,11 @@ fn apply_files<'a>(
     if entity.definition.is_some() && plan.changes_nothing() && plan.takes_over.is_empty() && !is_due {
         return Ok(Files::Ended(Applied::Unchanged));
     }
-    answers.begin(index);
     let is_changed = !plan.changes_nothing() || is_due;
+    if is_changed && let Some(deferred) = Manager::new(inspection.host, provider)?.deferral() {
+        return Ok(Files::Ended(deferred));
+    }
+    answers.begin(index);
     let said: Vec<String> =
         plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path))).collect();
     let remembered = carry_out(inspection, entity, plan, job.mode.force, &mut answers.output(index))?;
