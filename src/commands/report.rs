@@ -275,9 +275,10 @@ fn by(who: &Who) -> String {
 }
 
 fn counted(counts: &Counts) -> String {
-    let Counts { unchanged, changed, refused, skipped, failed } = *counts;
+    let Counts { unchanged, changed, pending, refused, skipped, failed } = *counts;
     let all = [
         (changed, "changed"),
+        (pending, "pending"),
         (failed, "failed"),
         (refused, "refused"),
         (skipped, "skipped"),

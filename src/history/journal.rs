@@ -107,7 +107,7 @@ impl Line {
             RunResult::Changed => Level::Info,
             RunResult::Refused => Level::Warn,
             RunResult::Failed => Level::Error,
-            RunResult::Unchanged | RunResult::Skipped | RunResult::Interrupted => return None,
+            RunResult::Unchanged | RunResult::Pending | RunResult::Skipped | RunResult::Interrupted => return None,
         };
         let (id, result, what) = (&record.id.0, record.result.name(), record.what());
         let colon = if what.is_empty() { "" } else { ": " };

@@ -72,7 +72,7 @@ pub struct EntityRecord {
     /// The changes that would have required force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusalRecord>,
-    /// The reason for which it was skipped, or failed.
+    /// The reason for which it was skipped, was deferred, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
     /// The end of its output to stderr, if it failed.
@@ -126,6 +126,8 @@ pub enum RunResult {
     Unchanged,
     /// An entity was changed, and is in its desired state now.
     Changed,
+    /// An entity was not changed now: it was only checked, deferred by its plugin, or requires such an entity.
+    Pending,
     /// An entity was left unchanged for lack of `--force`.
     Refused,
     /// A requirement of the entity was not in its desired state.
@@ -182,6 +184,7 @@ pub struct LastRun {
 pub struct Counts {
     pub unchanged: usize,
     pub changed: usize,
+    pub pending: usize,
     pub refused: usize,
     pub skipped: usize,
     pub failed: usize,
@@ -193,6 +196,7 @@ impl Counts {
         *match result {
             RunResult::Unchanged => &mut self.unchanged,
             RunResult::Changed => &mut self.changed,
+            RunResult::Pending => &mut self.pending,
             RunResult::Refused => &mut self.refused,
             RunResult::Skipped => &mut self.skipped,
             RunResult::Failed | RunResult::Interrupted => &mut self.failed,
@@ -213,8 +217,8 @@ impl Counts {
 
 impl From<Counts> for Tally {
     fn from(counts: Counts) -> Tally {
-        let Counts { unchanged, changed, refused, skipped, failed } = counts;
-        Tally { unchanged, changed, refused, skipped, failed, ..Tally::default() }
+        let Counts { unchanged, changed, pending, refused, skipped, failed } = counts;
+        Tally { unchanged, changed, pending, refused, skipped, failed, ..Tally::default() }
     }
 }
 
@@ -223,7 +227,8 @@ impl From<End> for RunResult {
         match end {
             // It does not apply to this system, so it is in its desired state.
             End::Unchanged | End::ConditionNotMet => RunResult::Unchanged,
-            End::Changed | End::Pending => RunResult::Changed,
+            End::Changed => RunResult::Changed,
+            End::Pending => RunResult::Pending,
             End::Refused => RunResult::Refused,
             End::DependencyFailed => RunResult::Skipped,
             End::Failed => RunResult::Failed,
@@ -238,6 +243,7 @@ impl RunResult {
         match self {
             RunResult::Unchanged => "unchanged",
             RunResult::Changed => "changed",
+            RunResult::Pending => "pending",
             RunResult::Refused => "refused",
             RunResult::Skipped => "skipped",
             RunResult::Failed => "failed",
@@ -245,10 +251,10 @@ impl RunResult {
         }
     }
 
-    /// Returns true if an entity is not in its desired state.
+    /// Returns true if something went wrong, or `--force` is needed.
     #[must_use]
     pub fn is_bad(self) -> bool {
-        !matches!(self, RunResult::Unchanged | RunResult::Changed)
+        !matches!(self, RunResult::Unchanged | RunResult::Changed | RunResult::Pending)
     }
 }
 

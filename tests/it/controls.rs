@@ -11,6 +11,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         noop_entity_does_not_refresh_others_and_keeps_its_refresh,
         entity_outside_of_its_schedule_is_pending_and_keeps_its_refresh,
         schedule_opening_during_a_run_applies_to_the_next_run,
+        deferred_entity_is_pending_and_so_are_those_that_require_it,
+        deferred_entity_does_not_refresh_others_and_keeps_its_refresh,
+        plugin_check_accepts_a_deferral,
         semaphore_limits_concurrent_entities,
         invalid_control_is_an_error_with_its_line,
         definitions_support_the_controls,
@@ -146,6 +149,64 @@ fn schedule_opening_during_a_run_applies_to_the_next_run() {
     assert_eq!(log(&root), "");
     assert_eq!(root.holo(&["apply"]).status, Some(0));
     assert_eq!(log(&root), "apply x:a \napply x:b \n");
+}
+
+/// Returns a root whose plugin defers each entity `x:NAME` for which there is a file `state/NAME.busy`.
+fn deferring(report: &str) -> ScratchRoot {
+    let defers = "if [ \"${1#force-}\" = apply ] && [ -e \"$state.busy\" ]; then echo 'deferred: it is busy' >&3; exit; fi\ncase";
+    let plugin = PLUGIN.replacen("case", defers, 1).replace("\napply)", "\n*apply)");
+    root(report).script("usr/lib/holo/holo-x", plugin)
+}
+
+fn deferred_entity_is_pending_and_so_are_those_that_require_it() {
+    let root = deferring("ENTITY: x:a\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nREQUIRES: x:b\nENTITY: x:d\n")
+        .env("HOLO_HISTORY", "1");
+    root.write("state/a.busy", "");
+    let stdout = ["Working on x:a", "Working on x:b", "Working on x:c", "Working on x:d", "created"];
+    let a = ">> deferred: it is busy";
+    let stderr = [a, ">> requires x:a, which is deferred", ">> requires x:b, which is on hold itself"];
+    expect(&root.holo(&["apply"]), 3, &stdout, &stderr);
+    expect(&root.holo(&["apply", "--force"]), 3, &stdout[..3], &stderr);
+    assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
+    let run = root.holo(&["apply", "--json", "x:a"]);
+    assert!(run.stdout_lossy().contains(r#""result":"pending""#), "{run}");
+    assert!(run.stdout_lossy().contains(r#""reason":"deferred: it is busy""#), "{run}");
+    assert!(run.stdout_lossy().contains(r#""pending":1"#) && run.status == Some(3), "{run}");
+    let history = root.holo(&["history", "--json", "x:a"]).stdout_lossy().into_owned();
+    assert!(history.contains(r#""result":"pending","reason":"deferred: it is busy""#), "{history}");
+    assert!(root.holo(&["status"]).stdout_lossy().contains("deferred: it is busy"));
+    // A failure of another entity counts more.
+    root.write("report", "ENTITY: x:a\nENTITY: x:e\nREQUIRES: x:nosuch\n");
+    assert_eq!(root.holo(&["apply"]).status, Some(1));
+    // The next apply does what was deferred.
+    root.write("report", "ENTITY: x:a\nENTITY: x:b\nREQUIRES: x:a\n");
+    std::fs::remove_file(root.join("state/a.busy")).unwrap();
+    expect(&root.holo(&["apply"]), 0, &["Working on x:a", "created", "Working on x:b", "created"], &[]);
+}
+
+fn deferred_entity_does_not_refresh_others_and_keeps_its_refresh() {
+    let root = deferring("ENTITY: x:a\nNOTIFIES: x:b\nENTITY: x:b\nENTITY: x:c\nNOTIFIES: x:d\nENTITY: x:d\n");
+    ["a.busy", "b", "d", "d.busy"].iter().for_each(|name| root.write(format!("state/{name}"), ""));
+    for _ in 0..2 {
+        let run = root.holo(&["apply"]);
+        assert_eq!(run.status, Some(3), "{run}");
+        assert_eq!(run.stderr_lossy().matches(">> deferred: it is busy\n").count(), 2, "{run}");
+    }
+    assert!(!log(&root).contains("refreshed"), "{}", log(&root));
+    ["a.busy", "d.busy"].iter().for_each(|name| std::fs::remove_file(root.join("state").join(name)).unwrap());
+    root.write("log", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(0));
+    assert_eq!(log(&root), "apply x:a \napply x:b refreshed\napply x:c \napply x:d refreshed\n");
+}
+
+fn plugin_check_accepts_a_deferral() {
+    let root = deferring("");
+    let plugin = root.read("usr/lib/holo/holo-x").to_string();
+    let plugin = plugin.replace("cat \"$HOLO_ROOT_DIR/report\"", "echo 'ENTITY: x:a'").replace("$state.busy", "/");
+    let root = root.script("usr/lib/holo/holo-x", plugin);
+    let run = root.holo(&["plugin", "check", "usr/lib/holo/holo-x"]);
+    let stderr = run.stderr_lossy();
+    assert!(!stderr.contains("x:a:") && !stderr.contains("deferred"), "{run}");
 }
 
 /// A session that logs the entities of each set that it must apply to `log`.

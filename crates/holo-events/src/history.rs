@@ -66,7 +66,7 @@ pub struct RecordLine<'a> {
     pub time: String,
     /// The duration in seconds.
     pub duration: f64,
-    /// `unchanged`, `changed`, `refused`, `skipped` or `failed`.
+    /// `unchanged`, `changed`, `pending`, `refused`, `skipped` or `failed`.
     pub result: Cow<'a, str>,
     /// The changes that were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -74,7 +74,7 @@ pub struct RecordLine<'a> {
     /// The changes that require `--force`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal<'a>>,
-    /// The reason why the entity was skipped or failed.
+    /// The reason why the entity was skipped, was deferred or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,
     /// The end of its output on stderr, if it failed.

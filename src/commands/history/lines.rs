@@ -20,8 +20,9 @@ pub(in crate::commands) fn result(run: &Run) -> &'static str {
 
 /// Returns the number of entities for each noteworthy result: `3 changed, 1 failed`.
 pub(in crate::commands) fn counts(run: &Run) -> String {
-    let Counts { changed, refused, skipped, failed, .. } = run.counts();
-    let counts = [(changed, "changed"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
+    let Counts { changed, pending, refused, skipped, failed, .. } = run.counts();
+    let counts =
+        [(changed, "changed"), (pending, "pending"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
     let shown = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     shown.collect::<Vec<_>>().join(", ")
 }

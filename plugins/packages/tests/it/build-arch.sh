@@ -3,7 +3,7 @@ set -eu
 REPO=$R/repo
 mkdir -p "$REPO"
 
-# make NAME VERSION [LINES]
+# make NAME VERSION [LINES [INSTALL]]
 make() {
     d=$(mktemp -d "$R/tmp/arch.XXXXXX")
     mkdir -p "$d/usr/share/$1" "$d/etc"
@@ -14,11 +14,16 @@ make() {
         printf 'packager = nobody\nsize = 10\narch = any\nlicense = MIT\nbackup = etc/%s.conf\n' "$1"
         printf '%b\n' "${3:-}"
     } >"$d/.PKGINFO"
+    script=
+    if [ -n "${4:-}" ]; then
+        printf '%s\n' "$4" >"$d/.INSTALL"
+        script=.INSTALL
+    fi
     (
         cd "$d"
         LC_ALL=C bsdtar -czf .MTREE --format=mtree \
-            --options='!all,use-set,type,uid,gid,mode,time,size,md5,sha256,link' .PKGINFO usr etc
-        bsdtar --uid 0 --gid 0 -cf - .MTREE .PKGINFO usr etc | zstd -q >"$REPO/$1-$2-any.pkg.tar.zst"
+            --options='!all,use-set,type,uid,gid,mode,time,size,md5,sha256,link' .PKGINFO $script usr etc
+        bsdtar --uid 0 --gid 0 -cf - .MTREE .PKGINFO $script usr etc | zstd -q >"$REPO/$1-$2-any.pkg.tar.zst"
     )
     rm -rf "$d"
 }

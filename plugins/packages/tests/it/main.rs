@@ -4,6 +4,7 @@
 mod apt;
 mod companions;
 mod disturbances;
+mod inside;
 mod names;
 mod pacman;
 mod repositories;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ("states", states::trials()),
         ("system", system::trials()),
         ("disturbances", disturbances::trials()),
+        ("inside", inside::trials()),
         ("names", names::trials()),
         ("values", values::trials()),
         ("together", together::trials()),
