@@ -133,6 +133,7 @@ impl<'a> Group<'a> {
             if not_taken_over.contains(&request) {
                 continue;
             }
+            // With an index that is too old, and cannot be fetched now, the latest version is unknown.
             let is_done = match &resolved {
                 Resolved::Nothing => !manager.needs_index(self.wanted(request), false),
                 resolved => matches!(resolved, Resolved::Forgotten(_)),
