@@ -54,6 +54,8 @@ pub enum Verb {
     Generations(Generations),
     /// Return to a saved configuration
     Rollback(Rollback),
+    /// Restore the original state of everything that is managed
+    Scrub(Scrub),
     /// Draw the dependencies between entities
     Graph(Graph),
     /// Find problems and suggest remedies
@@ -92,7 +94,7 @@ pub enum Verb {
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Every day", &["status", "check", "apply", "diff", "watch", "health"]),
     ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
-    ("Go back", &["rollback", "generations"]),
+    ("Go back", &["rollback", "generations", "scrub"]),
     ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
     ("For authors", &["test", "plugin"]),
     ("Other", &["completion", "version", "help"]),
@@ -107,7 +109,7 @@ pub struct Help {
 }
 
 /// The format of standard output.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Output {
     /// Write JSON Lines
     #[arg(long, global = true)]
@@ -115,7 +117,7 @@ pub struct Output {
 }
 
 /// The selected entities.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Selection {
     /// Entity IDs, plugin IDs, resource files or generators; all entities if omitted
     #[arg(value_name = "SELECTOR")]
@@ -145,6 +147,7 @@ impl Verb {
             },
             Verb::Generations(arguments) => &arguments.output,
             Verb::Rollback(arguments) => &arguments.output,
+            Verb::Scrub(arguments) => &arguments.output,
             // A single JSON value is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) | Verb::Definitions(_) => return false,
             Verb::Graph(_)
@@ -301,6 +304,26 @@ pub struct Rollback {
     pub generation: Option<u32>,
 }
 
+/// `holo scrub`
+#[derive(Debug, Args)]
+pub struct Scrub {
+    /// Confirm that this concerns every entity
+    #[arg(long, required = true)]
+    pub all: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Show changes, or pending changes, as unified diffs
+    #[arg(long)]
+    pub diff: bool,
+    /// Overwrite manual changes, and restore deleted files
+    #[arg(short, long)]
+    pub force: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// `holo history`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -348,7 +371,7 @@ pub struct HistoryShow {
 }
 
 /// `holo apply`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Apply {
     /// Overwrite manual changes, and restore deleted files
     #[arg(short, long)]
@@ -368,6 +391,9 @@ pub struct Apply {
     /// End the run after this time, as if by a signal: 90s, 1m30s, 1h
     #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub timeout: Option<Duration>,
+    /// Wait up to this time for another apply to end
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
+    pub wait: Option<Duration>,
     /// Stop at the first entity that fails or is refused; applies entities one at a time
     #[arg(long)]
     pub fail_fast: bool,

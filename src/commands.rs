@@ -19,6 +19,7 @@ mod plugin_check;
 mod report;
 mod rollback;
 mod scan;
+mod scrub;
 mod selectors;
 mod state;
 mod status;
@@ -79,6 +80,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Graph(arguments) => with_inputs(settings, report, |context| graph::run(&arguments, context)),
         Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
+        Verb::Scrub(arguments) => with_context(settings, report, |context| scrub::run(&arguments, context)),
         Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
         Verb::Blame(arguments) => with_inputs(settings, report, |context| blame::run(&arguments, context)),
         Verb::Why(arguments) => with_inputs(settings, report, |context| why::run(&arguments, context)),

@@ -20,7 +20,7 @@ use holo_events::Tally;
 use holo_state::Database;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, FatalError> {
     if let Some(time) = arguments.timeout {
@@ -35,23 +35,22 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         return Ok(super::check::exit_code(tally));
     }
     reporter.event(Event::RunBegins(&settings.run));
-    apply(arguments, settings, interrupt, *reporter, Duration::ZERO).map(|(_, exit_code)| exit_code)
+    apply(arguments, settings, interrupt, *reporter).map(|(_, exit_code)| exit_code)
 }
 
-/// Applies the selected entities and records the run. Waits up to `patience` for another apply.
+/// Applies the selected entities and records the run.
 pub(super) fn apply(
     arguments: &Apply,
     settings: &Settings,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
-    patience: Duration,
 ) -> Result<(Tally, u8), FatalError> {
     let database = Rc::new(Database::new(settings.root.state_database()));
     let mut standings = Standings::new(reporter, arguments.selection.selectors.is_empty());
     let mut recorder = Recorder::new(settings, &database, &mut standings);
     // Released after the sessions of the plugins have ended and the result of the run is recorded.
     let mut lock = None;
-    let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock, patience);
+    let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock);
     let exits_zero = arguments.exit_zero || settings.exit_zero;
     let exit_code = match &done {
         Ok(_) if exits_zero => exit::DONE,
@@ -76,7 +75,6 @@ fn walk(
     reporter: &mut dyn Reporter,
     database: &Rc<Database>,
     lock: &mut Option<Lock>,
-    patience: Duration,
 ) -> Result<Tally, FatalError> {
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         reporter.warning(format!("Waiting: {survivors}"));
@@ -87,7 +85,7 @@ fn walk(
         let inventory = inputs.discover(Purpose::Apply, interrupt, reporter)?;
         let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
         if lock.is_none() {
-            let acquired = lock::acquire_within(patience, &settings.root.lock(), interrupt)?;
+            let acquired = lock::acquire_within(arguments.wait.unwrap_or_default(), &settings.root.lock(), interrupt)?;
             *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
             generations::tidy(&settings.root);
         }

@@ -1,7 +1,7 @@
 //! `holo rollback`
 
 use super::{Context, apply};
-use crate::cli::{Apply, Output, Rollback, Selection};
+use crate::cli::{Apply, Output, Rollback};
 use crate::error::{FatalError, exit};
 use crate::generations::{Generation, Pin, Store};
 use crate::host::cache::CacheDirectory;
@@ -84,16 +84,5 @@ fn name_not_kept(Generation { number, not_kept, .. }: &Generation, reporter: &mu
 }
 
 fn as_apply(&Rollback { dry_run, diff, force, output: Output { json }, .. }: &Rollback) -> Apply {
-    Apply {
-        force,
-        dry_run,
-        diff,
-        verify: false,
-        jobs: None,
-        timeout: None,
-        fail_fast: false,
-        exit_zero: false,
-        output: Output { json },
-        selection: Selection { selectors: Vec::new() },
-    }
+    Apply { force, dry_run, diff, output: Output { json }, ..Apply::default() }
 }

@@ -110,11 +110,8 @@ impl Pin {
     /// Returns true if a run must still use the inputs of this root.
     #[must_use]
     pub fn is_current(root: &Root) -> bool {
-        match root.inputs() {
-            // A dry run uses its own inputs, whatever the pin.
-            Some(inputs) if !inputs.starts_with(root.pinned_inputs()) => true,
-            inputs => Pin::read(root).is_ok_and(|pin| pin.map(|pin| pin.inputs(root)).as_deref() == inputs),
-        }
+        let is_pinned = || Pin::read(root).is_ok_and(|pin| pin.map(|pin| pin.inputs(root)).as_deref() == root.inputs());
+        root.has_temporary_inputs() || is_pinned()
     }
 
     /// Returns the directory of its inputs.
@@ -298,13 +295,17 @@ impl Store {
     }
 }
 
-/// Copies generated files of an earlier run, whose inputs are in this directory, to the virtual root.
+/// Copies generated files of an earlier run, whose inputs are in this directory, to the virtual root. Inputs that are
+/// not those of a generation have none.
 ///
 /// # Errors
 /// If a file cannot be read or written.
 pub fn restore_generated(inputs: &Path, virtual_root: &Path) -> Result<Generated, IoError> {
     let description = inputs.join(GENERATION);
-    let read = fs::read(&description).and_then(|text| Ok(serde_json::from_slice::<Generation>(&text)?));
+    let read = match fs::read(&description) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Generated::default()),
+        read => read.and_then(|text| Ok(serde_json::from_slice::<Generation>(&text)?)),
+    };
     let generated = read.map_err(|error| IoError::new("open", &description, error))?.generators();
     for file in generated.keys() {
         let (from, to) = (inputs.join(GENERATED).join(file), virtual_root.join(file));

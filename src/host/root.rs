@@ -57,6 +57,12 @@ impl Root {
         self.inputs.as_deref()
     }
 
+    /// Returns true if the inputs are only those of this run, such as those of a preview.
+    #[must_use]
+    pub fn has_temporary_inputs(&self) -> bool {
+        self.inputs.as_ref().is_some_and(|inputs| !inputs.starts_with(self.pinned_inputs()))
+    }
+
     /// Returns the same root with the current inputs.
     #[must_use]
     pub fn today(&self) -> Root {

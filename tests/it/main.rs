@@ -33,6 +33,7 @@ mod privacy;
 mod reading;
 mod report;
 mod scenarios;
+mod scrub;
 mod secrets;
 mod sessions;
 mod shell_plugins;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         ("reading", reading::trials()),
         ("report", report::trials()),
         ("scenarios", scenarios::trials()),
+        ("scrub", scrub::trials()),
         ("secrets", secrets::trials()),
         ("sessions", sessions::trials()),
         ("shell_plugins", shell_plugins::trials()),

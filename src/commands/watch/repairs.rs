@@ -3,7 +3,7 @@
 use super::known::{Definitions, Fingerprint, State};
 use super::paths::Heard;
 use super::{LOCK_PATIENCE, Watcher};
-use crate::cli::{Apply, Output};
+use crate::cli::Apply;
 use crate::commands::apply;
 use crate::commands::check::{Finding, Findings};
 use crate::entities::node::EntityIndex;
@@ -32,21 +32,15 @@ impl Watcher<'_> {
         applied.retain(|&entity| !self.fights.is_left_alone(self.known.entities[entity].id.as_bstr(), Instant::now()));
         let arguments = Apply {
             force: self.arguments.force,
-            dry_run: false,
-            diff: false,
-            verify: false,
-            jobs: None,
-            timeout: None,
-            fail_fast: false,
-            exit_zero: false,
-            output: Output { json: false },
+            wait: Some(LOCK_PATIENCE),
             selection: self.known.selection(applied),
+            ..Apply::default()
         };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         // Each repair is a run of its own.
         let settings = Settings { run: RunId::now(), ..self.settings.clone() };
         self.queue.writers.take();
-        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
+        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings);
         let found = findings.into_found();
         self.queue.writers.skip();
         self.learn_repairs(found);
