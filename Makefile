@@ -3,16 +3,15 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-PLUGINS = $(notdir $(wildcard plugins/*))
 BUILD = target/release
-UNITS ?= $(PREFIX)/lib/systemd/system
-# Debian's zsh reads completions of packages from vendor-completions; all others, and all zshs in /usr/local, from site-functions.
-ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wildcard /etc/debian_version)),vendor-completions,site-functions)
+DIRECTORIES = $(foreach name,UNITS ZSH_COMPLETIONS,$(if $($(name)),$(name)='$($(name))'))
+# The programs of packages.
+DIST = holo-agent holo-build holo-bundle holo-secret
 
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check advisories mutants fuzz tour bench install
+.PHONY: all build test quick check advisories mutants fuzz tour bench install uninstall deb rpm arch dist
 
 all: build
 
@@ -72,31 +71,16 @@ tour: build
 bench: build
 	cargo bench --bench speed -- --write benches/RESULTS.md --summary README.md
 
-# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. holo-build is installed if it was built, by
-# `cargo build --release -p holo-build`.
-install:
-	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
-	install -D -m 0755 $(BUILD)/holo-agent '$(DESTDIR)$(PREFIX)/bin/holo-agent'
-	install -D -m 0755 $(BUILD)/holo-secret '$(DESTDIR)$(PREFIX)/bin/holo-secret'
-	[ ! -e $(BUILD)/holo-build ] || install -D -m 0755 $(BUILD)/holo-build '$(DESTDIR)$(PREFIX)/bin/holo-build'
-	install -d -m 0755 '$(DESTDIR)$(UNITS)'
-	for unit in units/*; do \
-	    sed 's|/usr/bin/|$(PREFIX)/bin/|' $$unit >'$(DESTDIR)$(UNITS)'/$${unit##*/} || exit 1; \
-	done
-	for plugin in $(PLUGINS); do \
-	    install -D -m 0755 $(BUILD)/holo-$$plugin '$(DESTDIR)$(PREFIX)/lib/holo'/holo-$$plugin && \
-	    install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo'/$$plugin '$(DESTDIR)/var/lib/holo'/$$plugin || exit 1; \
-	done
-	install -D -m 0755 $(BUILD)/holo-probe '$(DESTDIR)$(PREFIX)/lib/holo/holo-probe'
-	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo/generators' '$(DESTDIR)$(SYSCONFDIR)/holorc.d'
-	[ -e '$(DESTDIR)$(SYSCONFDIR)/holorc' ] || install -m 0644 holorc '$(DESTDIR)$(SYSCONFDIR)/holorc'
-	for snippet in holorc.d/*; do install -m 0644 $$snippet '$(DESTDIR)$(SYSCONFDIR)/holorc.d' || exit 1; done
-	for page in man/*; do \
-	    install -D -m 0644 $$page '$(DESTDIR)$(PREFIX)/share/man'/man$${page##*.}/$${page##*/} || exit 1; \
-	done
-	for schema in schema/*.json; do install -D -m 0644 $$schema '$(DESTDIR)$(PREFIX)/share/holo-schema'/$${schema##*/} || exit 1; done
-	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
-	    '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
-	$(BUILD)/holo completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holo'
-	$(BUILD)/holo completion zsh >'$(DESTDIR)$(ZSH_COMPLETIONS)/_holo'
-	$(BUILD)/holo completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holo.fish'
+# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. `holo-build` is installed if it was built, by
+# `cargo build --release -p holo-build`. packaging/contents lists the files.
+install uninstall:
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' $(DIRECTORIES) \
+	    packaging/install $(if $(filter uninstall,$@),--uninstall) holo holo-bridges holo-agent \
+	    $(if $(filter uninstall,$@)$(wildcard $(BUILD)/holo-build),holo-build)
+
+# Packages for Debian, RPM and pacman, in target/packages.
+deb rpm arch: dist
+	packaging/package $@ target/packages
+
+dist:
+	cargo build --profile dist $(DIST:%=-p %)

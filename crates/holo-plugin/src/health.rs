@@ -8,7 +8,7 @@ use bstr::BString;
 use holo_process::Program;
 use holo_protocol::{Health, HealthState};
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -156,10 +156,12 @@ fn program(check: &HealthCheck) -> Program {
     program
 }
 
-/// Returns the program in the directory of the plugin, or else the one in `$PATH`.
+/// Returns the program in the directory in which the plugin was called, or else the one in `$PATH`.
 fn probe_program() -> PathBuf {
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name(PROBE)).filter(|path| path.exists());
-    beside().unwrap_or_else(|| PROBE.into())
+    // The plugin may be a link to a program elsewhere that contains several.
+    let called = std::env::args_os().next().map(|path| Path::new(&path).with_file_name(PROBE));
+    let beside = called.into_iter().chain(std::env::current_exe().map(|path| path.with_file_name(PROBE)));
+    beside.filter(|path| path.is_absolute()).find(|path| path.exists()).unwrap_or_else(|| PROBE.into())
 }
 
 #[cfg(test)]
