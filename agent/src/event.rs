@@ -112,7 +112,7 @@ pub enum RunResult {
     Unchanged,
     /// Changes were made, and all entities are in their desired state.
     Changed,
-    /// The run was a check, and changes would be made.
+    /// Changes are pending: the run was a check, or entities were only checked or deferred.
     Pending,
     /// Entities were left unchanged because `--force` is required, or entities that they require are missing.
     Refused,

@@ -170,7 +170,7 @@ impl CurrentRun {
         match exit_code {
             Some(0) if is_whole && changed > 0 => RunResult::Changed,
             Some(0) if is_whole => RunResult::Unchanged,
-            Some(3) if is_whole && self.verb == "check" => RunResult::Pending,
+            Some(3) if is_whole => RunResult::Pending,
             Some(1) if is_whole && failed == 0 && refused + pending > 0 => RunResult::Refused,
             Some(1) if is_whole => RunResult::Failed,
             _ => RunResult::Error,

@@ -107,6 +107,17 @@ fn a_run_that_cannot_begin_is_tried_again_before_its_time() {
     assert!(runs.len() > 12, "{runs:?}");
 }
 
+/// An entity that is only checked, or that its plugin defers, is no reason to repeat the run.
+#[test]
+fn apply_with_pending_changes_is_no_error() {
+    let config = Config { watch: false, interval: 6 * HOUR, ..Config::default() };
+    let stage = Stage { config, run: (Duration::ZERO, 3), ..Stage::default() };
+    let play = stage.play(HOUR, Vec::new());
+    assert_eq!(play.times("apply"), [0]);
+    let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
+    assert_eq!((run.result, run.error.as_deref()), (RunResult::Pending, None));
+}
+
 #[test]
 fn what_takes_too_long_is_asked_to_end_and_killed_half_an_hour_later() {
     let config = Config { watch: false, timeout: MINUTE, ..Config::default() };

@@ -218,6 +218,7 @@ fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
         "running" => return None,
         "unchanged" => RunResult::Unchanged,
         "changed" => RunResult::Changed,
+        "pending" => RunResult::Pending,
         "refused" => RunResult::Refused,
         "interrupted" => RunResult::Interrupted,
         _ => RunResult::Failed,
