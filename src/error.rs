@@ -16,6 +16,10 @@ pub enum FatalError {
     /// The run could not begin, and all reasons have been reported already.
     #[error("")]
     Reported,
+    /// Another apply is running, and an apply in the transaction of a package manager is left to the next one. This has
+    /// been reported already.
+    #[error("")]
+    LeftToTheNext,
     /// A generator could not be run or failed.
     #[error("{0}")]
     Generator(Box<dyn Error + Send + Sync>),
@@ -40,6 +44,7 @@ impl FatalError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            FatalError::LeftToTheNext => exit::DONE,
             FatalError::CouldNotRun(_) | FatalError::Reported => exit::COULD_NOT_RUN,
             FatalError::Generator(_) | FatalError::TimeIsOver { .. } => exit::FAILED,
             FatalError::Interrupted { signal, .. } => exit::interrupted(*signal),
@@ -56,7 +61,7 @@ impl FatalError {
             FatalError::Interrupted { at_work, .. } if !at_work.is_empty() => {
                 Some(format!("Interrupted{}", Work(at_work)))
             }
-            FatalError::Reported | FatalError::Interrupted { .. } => None,
+            FatalError::Reported | FatalError::LeftToTheNext | FatalError::Interrupted { .. } => None,
         }
     }
 

@@ -86,6 +86,11 @@ fn walk(
         let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
         if lock.is_none() {
             let acquired = lock::acquire_within(arguments.wait.unwrap_or_default(), &settings.root.lock(), interrupt)?;
+            if settings.is_in_transaction && acquired.as_ref().is_err_and(LockError::is_held) {
+                reporter.warning("Another apply is running, so this one is left to the next");
+                reporter.end_paragraph();
+                return Err(FatalError::LeftToTheNext);
+            }
             *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
             generations::tidy(&settings.root);
         }

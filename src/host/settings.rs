@@ -6,6 +6,7 @@ use super::root::Root;
 use holo_definitions::duration::DurationError;
 use holo_facts::Knowledge;
 use holo_protocol::environment::split_directories;
+use holo_system::transaction;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -25,8 +26,10 @@ pub struct Settings {
     pub root: Root,
     /// The parent of the cache directory (`$TMPDIR`).
     pub temporary_directory: PathBuf,
-    /// Whether apply and diff exit with 0 even if entities fail, as version 3 did (`$HOLO_EXIT_ZERO`).
+    /// Whether apply and diff exit with 0 even if entities fail, as version 3 did (`$HOLO_EXIT_ZERO`, and in transactions).
     pub exit_zero: bool,
+    /// Whether a package manager or the script of a package has called holo, and expects it to exit as version 3 did.
+    pub is_in_transaction: bool,
     /// Whether a person reads the errors, so that plugins may add hints.
     pub gives_hints: bool,
     /// Whether manual changes to entities are shown as differences.
@@ -89,7 +92,11 @@ impl Settings {
             Err(mistake) => (None, Some(EnvironmentError { variable: TIMEOUT, mistake })),
         };
         let root = Root::new(set(holo_protocol::environment::ROOT_DIR));
-        let exit_zero = set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1");
+        let exit_zero = set("HOLO_EXIT_ZERO");
+        // An entity that fails or is deferred must not make the installation of a package fail.
+        let is_in_transaction =
+            exit_zero.is_none() && !root.is_test() && transaction::program(root.as_given()).is_some();
+        let exit_zero = exit_zero.is_some_and(|value| value == "1");
         Settings {
             // Version 3's own tests set this, and compare whole directory trees.
             keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
@@ -97,7 +104,8 @@ impl Settings {
             max_output: EngineSettings::read(&root).0.limits.output,
             root,
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
-            exit_zero,
+            exit_zero: exit_zero || is_in_transaction,
+            is_in_transaction,
             run: RunId::now(),
             command_line: std::env::args_os().collect(),
             sudo_user: set("SUDO_USER"),

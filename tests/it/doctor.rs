@@ -307,7 +307,17 @@ fn find(case: &Case) {
 }
 
 fn healthy_machine_has_no_findings() {
-    let run = doctor(&well());
+    let root = well();
+    is_healthy(&root);
+    // The state database is not the state of a plugin.
+    let run = root.run("env", &["HOLO_HISTORY=1", "HOLO_ROOT_DIR=.", &built("holo").display().to_string(), "apply"]);
+    assert!(run.status == Some(0) && root.exists("var/lib/holo/state.db"), "{run}");
+    is_healthy(&root);
+}
+
+#[track_caller]
+fn is_healthy(root: &ScratchRoot) {
+    let run = doctor(root);
     assert_eq!(run.status, Some(0), "{run}");
     assert!(run.stdout_lossy().lines().filter(|line| !line.is_empty()).all(|line| line.contains("ok")), "{run}");
     assert!(run.stderr.is_empty(), "{run}");

@@ -17,6 +17,7 @@ mod init;
 mod package_files;
 pub mod package_manager;
 mod root;
+pub mod transaction;
 mod trust;
 
 pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};

@@ -3,7 +3,7 @@
 use crate::Format;
 use crate::life::Machine;
 use holo_testing::overlay::NEEDS_TO_BOOT;
-use holo_testing::{Need, Overlay, trial_of};
+use holo_testing::{Need, Overlay, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,14 +78,18 @@ fn declared_package() {
     assert_eq!(machine.system.must("systemctl show -P Result holo-apply"), "success\n");
 }
 
-/// An apply installs a package with resources of its own. Its hook cannot apply them, because an apply is running.
+/// An apply installs a package with resources of its own. Neither its hook nor its own script can apply them, because an apply is running.
 fn nested() {
     let machine = machine();
-    machine.build("motd", "1.0", MOTD, "one\\n");
+    let description = "[package]\nname = \"motd\"\nversion = \"1.0\"\nauthor = \"J <j@x>\"\n\
+                       [[file]]\npath = \"/usr/share/holo/files/50-site/etc/motd\"\ncontent = \"one\"\n";
+    machine.system.write("/srv/motd.toml", description);
+    machine.system.must(&format!("cd /srv; {} --no-check -o motd-1.0 motd.toml", built("holo-build").display()));
     publish(&machine, &["motd-1.0"]);
     machine.system.write(DECLARATION, "[[package]]\nname = \"motd\"\n");
     machine.system.must("holo apply");
     until(&machine.system, "grep -q one /etc/motd");
     until(&machine.system, IDLE);
     assert_eq!(machine.system.must("holo check"), "");
+    assert_eq!(machine.system.must("dpkg -s motd | grep Status"), "Status: install ok installed\n");
 }

@@ -2,7 +2,7 @@
 
 use crate::{Format, packages, set_up};
 use holo_testing::overlay::NEEDS;
-use holo_testing::{Need, Overlay, ScratchRoot, trial_of};
+use holo_testing::{Need, Overlay, ScratchRoot, binaries, trial_of};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,6 +16,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(trial_of(&name("entities follow their packages"), &need(program), move || follow(format)));
         trials.push(trial_of(&name("a purge leaves no file"), &need(program), move || purge(format)));
         trials.push(trial_of(&name("a removal keeps what is managed"), &need(program), move || keep(format)));
+        trials.push(trial_of(&name("a package that calls holo itself is installed"), &need(program), move || {
+            call(format)
+        }));
         trials.push(trial_of(&name("a failure does not fail a transaction"), &need(program), move || fail(format)));
     }
     trials
@@ -183,6 +186,29 @@ fn keep(format: Format) {
     machine.install_holo();
     machine.remove("site");
     assert_eq!(machine.motd(), "stock\n");
+}
+
+/// A package of holo-build, which calls holo in its own scripts, is installed and removed even if an entity is deferred, fails, or is refused.
+fn call(format: Format) {
+    let machine = Machine::new(format);
+    let build = binaries::built("holo-build");
+    let name = match format {
+        Format::Deb => "debian",
+        Format::Rpm => "rpm",
+        Format::Arch => "pacman",
+    };
+    let description = "[package]\nname = \"site\"\nversion = \"1.0\"\nauthor = \"J <j@x>\"\n\
+        [[file]]\npath = \"/usr/share/holo/files/50-site/etc/motd\"\ncontent = \"one\"\n\
+        [[file]]\npath = \"/usr/share/holo/files/50-site/etc/missing\"\ncontent = \"one\"\n\
+        [[file]]\npath = \"/usr/share/holo/packages/site.toml\"\ncontent = \"[[package]]\\nname = 'no-such-package'\\n\"\n";
+    machine.system.write("/srv/site.toml", description);
+    machine.system.must(&format!("cd /srv; {} --no-check --format {name} -o site-1.0 site.toml", build.display()));
+    let output = machine.install("site-1.0");
+    assert!(output.contains("Working on file:/etc/missing"), "{output}");
+    assert_eq!(machine.motd(), "one");
+    machine.system.write("/etc/motd", "edited\n");
+    machine.remove("site");
+    assert_ne!(machine.motd(), "one");
 }
 
 /// What goes wrong is printed and recorded.

@@ -5,7 +5,6 @@ mod adoption;
 mod check;
 mod declaration;
 mod entity;
-mod inside;
 mod intent;
 mod manager;
 mod mock;

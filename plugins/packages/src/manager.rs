@@ -1,6 +1,5 @@
 //! Runs the programs of a package manager on a system, and retries while another process has locked it.
 
-use crate::inside;
 use crate::mock::Mock;
 use crate::model::{Installed, PackageError, name};
 use crate::providers::{PackageProvider, RepairBy};
@@ -8,6 +7,7 @@ use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
 use holo_plugin::system::Root;
+use holo_plugin::system::transaction;
 use holo_plugin::{Applied, Host, Output};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl<'a> Manager<'a> {
             System::mocked(host, Mock::open(host, provider.name(), native)?)
         };
         if system.mock.is_none() {
-            system.inside = inside::program(host.root());
+            system.inside = transaction::program(host.root());
             system.only_looks = system.inside.is_some();
         }
         Ok(Manager { provider, system })

@@ -157,7 +157,9 @@ fn check_state(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         // Names that start with a dot belong to the dispatcher.
         let is_own = name.as_encoded_bytes().starts_with(b".");
         let is_asked_for = configuration.plugins.iter().any(|line| name == *line.id);
-        if !is_own && !is_asked_for && has_files(&path) {
+        // The state database consists of files.
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && !is_own && !is_asked_for && has_files(&path) {
             let (id, path) = (name.display(), path.display());
             let title = format!("{path} is the state of plugin {id}, which is no longer configured");
             findings.warn(title, format!("configure plugin {id} again to undo its changes, or: rm -r {path}"));

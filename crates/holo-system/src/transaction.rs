@@ -1,7 +1,7 @@
 //! Whether holo runs inside of a transaction of a package manager, for example in a hook or in the install script of a package. The manager
 //! keeps its lock until holo has exited, so that waiting for the lock would never end.
 
-use holo_plugin::process::{Ancestor, ancestors};
+use holo_process::{Ancestor, ancestors};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -49,7 +49,8 @@ const MAX_NAME: usize = 15;
 
 /// Returns the name of the program in whose transaction this process runs, if any. It is determined once, because the ancestors of a
 /// process stay the same.
-pub(crate) fn program(root: &Path) -> Option<&'static str> {
+#[must_use]
+pub fn program(root: &Path) -> Option<&'static str> {
     static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
     PROGRAM.get_or_init(|| find(Path::new("/proc"), root)).as_deref()
 }
