@@ -289,7 +289,7 @@ impl Watcher<'_> {
                     self.reporter.error(message);
                 }
             }
-            FatalError::Reported => {}
+            FatalError::Reported | FatalError::LeftToTheNext => {}
         }
         self.queue.postpone(heard, TRY_AGAIN);
         Ok(())

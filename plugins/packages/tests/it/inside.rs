@@ -127,7 +127,7 @@ fn any_name(system: &Overlay) {
                 fcntl.lockf(lock, fcntl.LOCK_EX)\nsubprocess.run(sys.argv[1:], check=True)\n";
     system.write("/srv/lock.py", lock);
     let said = said_in(system, "python3 /srv/lock.py sh /srv/apply");
-    assert!(said.contains(">> deferred: python3 is running\n") && said.ends_with("\n3\n"), "{said}");
+    assert!(said.contains(">> deferred: python3 is running\n") && !said.ends_with("\n3\n"), "{said}");
     // Without a lock, a program of this name is none of holo's business.
     let said = said_in(system, "sed -i /lockf/d /srv/lock.py; apt-get -q update; python3 /srv/lock.py sh /srv/apply");
     assert!(!said.contains("deferred"), "{said}");
@@ -189,7 +189,7 @@ fn pacman(system: &Overlay) {
     system.write("/etc/pacman.d/hooks/holo.hook", hook);
     define(system, &["baz"], "pacman");
     let said = said_in(system, "pacman -R --noconfirm caller");
-    assert!(said.contains(">> deferred: pacman is running\n") && said.ends_with("\n3\n"), "{said}");
+    assert!(said.contains(">> deferred: pacman is running\n") && !said.ends_with("\n3\n"), "{said}");
     let run = system.holo(&["apply"]);
     assert!(run.success() && changes_of(&run).contains(&"installed baz 1.0-1".to_owned()), "{run}");
 }
