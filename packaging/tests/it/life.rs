@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(trial_of(&name("a purge leaves no file"), &need(program), move || purge(format)));
         trials.push(trial_of(&name("a removal keeps what is managed"), &need(program), move || keep(format)));
         trials.push(trial_of(&name("a package that calls holo itself is installed"), &need(program), move || {
-            call(format)
+            call(format);
         }));
         trials.push(trial_of(&name("a failure does not fail a transaction"), &need(program), move || fail(format)));
     }
