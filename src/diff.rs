@@ -28,14 +28,46 @@ pub enum Content {
     File {
         /// Its bytes.
         content: Vec<u8>,
-        /// Whether its owner may execute it.
-        executable: bool,
+        /// The mode that is shown, without the file type.
+        mode: u32,
     },
     /// A symlink, which is not followed.
     Symlink {
         /// The path that it points to.
         target: Vec<u8>,
     },
+    /// A directory. Only its mode is compared.
+    Directory {
+        /// Its mode, without the file type.
+        mode: u32,
+    },
+}
+
+/// The modes that a difference shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modes {
+    /// Like git's: whether the owner of a file may execute it.
+    Git,
+    /// All bits, also of directories.
+    Exact,
+}
+
+impl Modes {
+    /// Returns the modes that a difference of two files shows.
+    #[must_use]
+    pub fn of(pair: &FilePair) -> Modes {
+        if pair.has_modes { Modes::Exact } else { Modes::Git }
+    }
+
+    /// Returns the permissions of a file as they are shown.
+    #[must_use]
+    pub fn shown(self, mode: u32) -> u32 {
+        match self {
+            Modes::Exact => mode & 0o7777,
+            Modes::Git if mode & 0o100 != 0 => 0o755,
+            Modes::Git => 0o644,
+        }
+    }
 }
 
 /// One side of a difference.
@@ -68,7 +100,7 @@ impl View<'_> {
                 Some(label) => label.as_bstr().to_owned(),
                 None => self.resources.show(path.as_os_str().as_bytes().into()).into_owned(),
             };
-            Ok(Side { name, content: load(path, &root)? })
+            Ok(Side { name, content: load(path, &root, Modes::of(pair))? })
         };
         Ok(render(&side(&pair.from, &pair.from_label)?, &side(&pair.to, &pair.to_label)?))
     }
@@ -95,32 +127,32 @@ pub enum LoadError {
     },
 }
 
-/// Loads a file, without following a final symlink, and without ever blocking on a FIFO or device.
+/// Loads a file or, with exact modes, the mode of a directory, without following a final symlink, and without ever blocking on a FIFO or device.
 ///
 /// `/dev/null` and missing paths are [`Content::Missing`]. If `root` is not `/`, symlinks in the path cannot lead out
 /// of it.
 ///
 /// # Errors
 ///
-/// [`LoadError::WrongFileType`] for anything other than a regular file or symlink, and [`LoadError::Io`] if it cannot
+/// [`LoadError::WrongFileType`] for anything else, and [`LoadError::Io`] if it cannot
 /// be examined or read.
-pub fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
+pub fn load(path: &Path, root: &Path, modes: Modes) -> Result<Content, LoadError> {
     if path == Path::new("/dev/null") {
         return Ok(Content::Missing);
     }
-    match try_load(path, root) {
+    match try_load(path, root, modes) {
         Ok(content) => Ok(content),
         Err(PathlessError::Errno(_, Errno::NOENT | Errno::NOTDIR)) => Ok(Content::Missing),
         Err(error) => Err(error.at(path)),
     }
 }
 
-fn try_load(path: &Path, root: &Path) -> Result<Content, PathlessError> {
+fn try_load(path: &Path, root: &Path, modes: Modes) -> Result<Content, PathlessError> {
     let below = path.strip_prefix(root).ok().filter(|_| root != Path::new("/"));
     let folder = below.map(|below| open_folder(root, below)).transpose()?;
     match (&folder, path.file_name()) {
-        (Some(folder), Some(name)) => load_at(folder.as_fd(), Path::new(name)),
-        _ => load_at(CWD, path),
+        (Some(folder), Some(name)) => load_at(folder.as_fd(), Path::new(name), modes),
+        _ => load_at(CWD, path, modes),
     }
 }
 
@@ -146,10 +178,12 @@ fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, PathlessError> {
     opened.map_err(|errno| PathlessError::Errno("open", errno))
 }
 
-fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
-    let stat = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW);
-    match FileType::from_raw_mode(stat.map_err(|errno| PathlessError::Errno("lstat", errno))?.st_mode) {
-        FileType::RegularFile => load_file(folder, path),
+fn load_at(folder: BorrowedFd<'_>, path: &Path, modes: Modes) -> Result<Content, PathlessError> {
+    let stat = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|errno| PathlessError::Errno("lstat", errno))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => load_file(folder, path, modes),
+        FileType::Directory if modes == Modes::Exact => Ok(Content::Directory { mode: modes.shown(stat.st_mode) }),
         FileType::Symlink => load_symlink(folder, path),
         _ => Err(PathlessError::WrongFileType),
     }
@@ -174,7 +208,7 @@ impl PathlessError {
     }
 }
 
-fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
+fn load_file(folder: BorrowedFd<'_>, path: &Path, modes: Modes) -> Result<Content, PathlessError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
         .map_err(|errno| PathlessError::Errno("open", errno))?;
@@ -189,8 +223,7 @@ fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessErr
     if content.len() as u64 > MAX_SIZE {
         content = stand_in(content, file).map_err(PathlessError::Read)?;
     }
-    let executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
-    Ok(Content::File { content, executable })
+    Ok(Content::File { content, mode: modes.shown(stat.st_mode) })
 }
 
 /// The maximum size of a file that is compared line by line, in bytes.
@@ -230,8 +263,12 @@ mod tests {
         assert!(one == same && one != other);
     }
 
-    fn file(content: &str, executable: bool) -> Content {
-        Content::File { content: content.into(), executable }
+    fn file(content: &str, mode: u32) -> Content {
+        Content::File { content: content.into(), mode }
+    }
+
+    fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
+        super::load(path, root, Modes::Git)
     }
 
     #[test]
@@ -239,11 +276,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "x\n").unwrap();
-        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", false));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", 0o644));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o701)).unwrap();
-        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", true));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", 0o755));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o611)).unwrap();
-        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", false));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", 0o644));
+        assert_eq!(super::load(&path, Path::new("/"), Modes::Exact).unwrap(), file("x\n", 0o611));
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1770)).unwrap();
+        let folder = super::load(dir.path(), Path::new("/"), Modes::Exact).unwrap();
+        assert_eq!(folder, Content::Directory { mode: 0o1770 });
         symlink("file", dir.path().join("link")).unwrap();
         assert_eq!(load(&dir.path().join("link"), Path::new("/")).unwrap(), Content::Symlink { target: "file".into() });
     }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::{Generations, GenerationsDiff, GenerationsVerb};
-use crate::diff::{self, Content, preview};
+use crate::diff::{self, Content, Modes, preview};
 use crate::error::{FatalError, exit};
 use crate::generations::{Access, Counts, Difference, Generation, How, Node, Pin, Store, Version, differences};
 use crate::report::table::{Cell, Table};
@@ -145,7 +145,7 @@ impl<'a> Side<'a> {
         let content = match node {
             Some(Node::File { access, .. }) => {
                 let content = contents.get(path).cloned().unwrap_or_default();
-                Content::File { content, executable: access.mode & 0o100 != 0 }
+                Content::File { content, mode: Modes::Git.shown(access.mode) }
             }
             Some(Node::Symlink(target)) => Content::Symlink { target: bytes(target).into() },
             Some(Node::Directory(_)) | None => Content::Missing,
@@ -168,7 +168,7 @@ fn render(path: &Path, [old, new]: &[Side<'_>; 2]) -> Vec<u8> {
     let (from, to) = (name(b"a/"), name(b"b/"));
     let mut text = if is_sensitive(old.node) || is_sensitive(new.node) {
         let has_changed = content(old.node) != content(new.node);
-        if has_changed { preview::sensitive(from.as_bstr(), to.as_bstr()) } else { Vec::new() }
+        if has_changed { preview::sensitive(from.as_bstr(), to.as_bstr(), b"") } else { Vec::new() }
     } else {
         let side = |name: &BString, side: &Side<'_>| diff::Side { name: name.clone(), content: side.content.clone() };
         diff::render_prefixed(&side(&from, old), &side(&to, new))

@@ -132,12 +132,13 @@ fn edited(
     };
     let view = View { root: &settings.root, resources: &inventory.resources };
     let edit = |pair: FilePair| {
-        if !view.difference(&pair).ok()?.is_empty() {
+        // Modes are compared below, with owner and group.
+        if !view.difference(&FilePair { has_modes: false, ..pair.clone() }).ok()?.is_empty() {
             return Some(Some(Edit::Shown));
         }
-        // The mode of a copy without a label is unknown, and only root can give a copy its original owner.
+        // Only root can give a copy its original owner.
         let is_copy = inventory.resources.is_of_the_run(&pair.from);
-        let has_mode = pair.from_label.is_some() || !is_copy;
+        let has_mode = pair.has_modes || !is_copy;
         let has_owner = !is_copy || rustix::process::geteuid().is_root();
         let is_at_path = path.is_some_and(|path| pair.to == settings.root.join(path));
         Some(Edit::of_permissions(&pair, has_owner).filter(|_| has_mode && is_at_path))

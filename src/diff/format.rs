@@ -10,7 +10,7 @@ use holo_diff::is_binary;
 /// Returns the difference between two sides: the output of `git diff --no-index`, but with `diff --holo OLD NEW` as the
 /// first line, without an `index` line, and with names that have no prefix except in the line about binary files.
 ///
-/// It is empty if the sides are equal. If one is a file and the other a symlink, it consists of the deletion of the old
+/// It is empty if the sides are equal. If their types differ, such as a file and a symlink, it consists of the deletion of the old
 /// side and the creation of the new one.
 #[must_use]
 pub fn render(old: &Side, new: &Side) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn render_under(names: &Names, old: &Side, new: &Side) -> Vec<u8> {
     let new = Blob::new(&new.content);
     let mut out = Vec::new();
     match (old, new) {
-        (Some(old), Some(new)) if old.is_symlink() != new.is_symlink() => {
+        (Some(old), Some(new)) if old.file_type() != new.file_type() => {
             render_blobs(names, Some(old), None, &mut out);
             render_blobs(names, None, Some(new), &mut out);
         }
@@ -59,7 +59,11 @@ struct Names {
     prefixed: (Vec<u8>, Vec<u8>),
 }
 
-const SYMLINK_MODE: u32 = 0o120_000;
+const FILE: u32 = 0o100_000;
+const SYMLINK: u32 = 0o120_000;
+const DIRECTORY: u32 = 0o040_000;
+/// The bits of a mode that contain the file type.
+const TYPE_BITS: u32 = 0o170_000;
 
 /// The representation in git of a side that exists.
 #[derive(Clone, Copy)]
@@ -72,15 +76,14 @@ impl<'a> Blob<'a> {
     fn new(content: &'a Content) -> Option<Self> {
         match content {
             Content::Missing => None,
-            Content::File { content, executable } => {
-                Some(Self { mode: if *executable { 0o100_755 } else { 0o100_644 }, content })
-            }
-            Content::Symlink { target } => Some(Self { mode: SYMLINK_MODE, content: target }),
+            Content::File { content, mode } => Some(Self { mode: FILE | mode, content }),
+            Content::Symlink { target } => Some(Self { mode: SYMLINK, content: target }),
+            Content::Directory { mode } => Some(Self { mode: DIRECTORY | mode, content: &[] }),
         }
     }
 
-    fn is_symlink(self) -> bool {
-        self.mode == SYMLINK_MODE
+    fn file_type(self) -> u32 {
+        self.mode & TYPE_BITS
     }
 }
 
@@ -114,9 +117,9 @@ fn render_blobs(names: &Names, old: Option<Blob<'_>>, new: Option<Blob<'_>>, out
 /// Returns the header lines about a change of the mode.
 fn mode_lines(old: Option<Blob<'_>>, new: Option<Blob<'_>>) -> String {
     match (old.map(|old| old.mode), new.map(|new| new.mode)) {
-        (None, Some(new)) => format!("new file mode {new:o}\n"),
-        (Some(old), None) => format!("deleted file mode {old:o}\n"),
-        (Some(old), Some(new)) if old != new => format!("old mode {old:o}\nnew mode {new:o}\n"),
+        (None, Some(new)) => format!("new file mode {new:06o}\n"),
+        (Some(old), None) => format!("deleted file mode {old:06o}\n"),
+        (Some(old), Some(new)) if old != new => format!("old mode {old:06o}\nnew mode {new:06o}\n"),
         _ => String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! The difference that applying an entity would make, or has made.
 
-use super::{Content, LoadError, Side, View};
+use super::{Content, LoadError, Modes, Side, View};
 use crate::host::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{FilePair, Kept};
@@ -34,6 +34,7 @@ struct File {
     to: Content,
     /// The path to read the file from after the apply.
     path: Option<PathBuf>,
+    modes: Modes,
 }
 
 /// A difference between two files.
@@ -63,10 +64,14 @@ impl Preview {
             None if is_of_the_run(&pair.from) => id.to_owned(),
             None => below(&pair.from, &root),
         };
-        let path = |path: PathBuf| (!is_of_the_run(&path)).then_some(path);
+        let modes = Modes::of(pair);
+        let file = |name: BString, from: &Path, to: &Path| {
+            let path = (!is_of_the_run(from)).then(|| from.to_owned());
+            let (from, to) = (super::load(from, &root, modes)?, super::load(to, &root, modes)?);
+            Ok(File { name, from, to, path, modes })
+        };
         if !is_directory(&pair.from) && !is_directory(&pair.to) {
-            let (from, to) = (super::load(&pair.from, &root)?, super::load(&pair.to, &root)?);
-            return Ok(Preview { files: vec![File { name, from, to, path: path(pair.from.clone()) }] });
+            return Ok(Preview { files: vec![file(name, &pair.from, &pair.to)?] });
         }
         let mut names = BTreeSet::new();
         for side in [&pair.from, &pair.to] {
@@ -74,13 +79,13 @@ impl Preview {
                 WalkDir::new(side).into_iter().filter_map(Result::ok).filter(|entry| !entry.file_type().is_dir());
             names.extend(entries.filter_map(|entry| entry.path().strip_prefix(side).ok().map(Path::to_owned)));
         }
+        let top = (modes == Modes::Exact).then(|| file(name.clone(), &pair.from, &pair.to)).transpose()?;
         let file = |below: PathBuf| {
-            let from = pair.from.join(&below);
             let name = [name.as_bytes(), b"/", below.as_os_str().as_bytes()].concat().into();
-            let (before, to) = (super::load(&from, &root)?, super::load(&pair.to.join(&below), &root)?);
-            Ok(File { name, from: before, to, path: path(from) })
+            file(name, &pair.from.join(&below), &pair.to.join(&below))
         };
-        Ok(Preview { files: names.into_iter().map(file).collect::<Result<_, LoadError>>()? })
+        let below = names.into_iter().map(file).collect::<Result<Vec<_>, LoadError>>()?;
+        Ok(Preview { files: top.into_iter().chain(below).collect() })
     }
 
     /// Returns the differences that applying the entity would make.
@@ -93,7 +98,7 @@ impl Preview {
     #[must_use]
     pub fn applied(&self, view: View<'_>) -> Vec<Difference> {
         let root = view.root.join("");
-        let now = |file: &File| file.path.as_ref().and_then(|path| super::load(path, &root).ok());
+        let now = |file: &File| file.path.as_ref().and_then(|path| super::load(path, &root, file.modes).ok());
         let files = self.files.iter();
         files.filter_map(|file| file.difference(&now(file).unwrap_or_else(|| file.to.clone()), "")).collect()
     }
@@ -106,13 +111,13 @@ pub fn changed(from: &Path, to: &Path, name: &BStr, root: &Root) -> Option<Diffe
     let base = root.join("");
     let (from, to) = (load_small(from, &base)?, load_small(to, &base)?);
     let name = below(&name.to_path_lossy(), &base);
-    let file = File { name, from, to: to.clone(), path: None };
+    let file = File { name, from, to: to.clone(), path: None, modes: Modes::Git };
     file.difference(&to, "")
 }
 
 fn load_small(path: &Path, root: &Path) -> Option<Content> {
     let is_large = path.symlink_metadata().is_ok_and(|found| found.len() > MAX_SIZE as u64);
-    if is_large { None } else { super::load(path, root).ok() }
+    if is_large { None } else { super::load(path, root, Modes::Git).ok() }
 }
 
 fn load_part(file: &Path, start: u64, length: usize) -> Option<Content> {
@@ -121,7 +126,7 @@ fn load_part(file: &Path, start: u64, length: usize) -> Option<Content> {
     }
     let mut content = vec![0; length];
     fs::File::open(file).and_then(|file| file.read_exact_at(&mut content, start)).ok()?;
-    Some(Content::File { content, executable: false })
+    Some(Content::File { content, mode: Modes::Git.shown(0) })
 }
 
 /// Returns the difference between a copy of the old file and the current file at a path below the root. `None` for
@@ -135,7 +140,7 @@ pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
         Kept::File(file) => load_small(file, &base)?,
     };
     let to = load_small(&path, &base)?;
-    let file = File { name: below(&path, &base), from, to: to.clone(), path: None };
+    let file = File { name: below(&path, &base), from, to: to.clone(), path: None, modes: Modes::Git };
     file.difference(&to, "")
 }
 
@@ -154,8 +159,10 @@ impl File {
                 1,
             );
         }
-        if text.is_empty() && is_sensitive(&from.content) && is_sensitive(&to.content) {
-            text = sensitive(from.name.as_ref(), to.name.as_ref());
+        if is_sensitive(&from.content) && is_sensitive(&to.content) {
+            // The modes may be shown, if they differ.
+            let modes = text.lines_with_terminator().skip(1).collect::<Vec<_>>().concat();
+            text = sensitive(from.name.as_ref(), to.name.as_ref(), &modes);
         }
         let is_binary = text.lines().next_back().is_some_and(|line| line.starts_with(b"Binary files "));
         (!text.is_empty()).then_some(Difference { from: from.name, to: to.name, text, is_binary })
@@ -173,8 +180,8 @@ fn is_sensitive(content: &Content) -> bool {
     matches!(content, Content::File { content, .. } if content == SENSITIVE)
 }
 
-/// Returns the difference of two contents that must not be shown.
-pub(crate) fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
-    let line = SENSITIVE.as_bstr();
-    format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()
+/// Returns the difference of two contents that must not be shown. `modes` are the header lines about their modes.
+pub(crate) fn sensitive(from: &BStr, to: &BStr, modes: &[u8]) -> Vec<u8> {
+    let (line, modes) = (SENSITIVE.as_bstr(), modes.as_bstr());
+    format!("diff --holo {from} {to}\n{modes}--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()
 }

@@ -347,7 +347,7 @@ impl Tracker {
         if let Some(made) = made {
             self.write_copy(made, &copy)?;
         }
-        Ok(FilePair::new(copy.shown(), self.place(path).shown()).with_applied_label(id))
+        Ok(FilePair::new(copy.shown(), self.place(path).shown()).with_applied_label(id).with_modes())
     }
 }
 

@@ -23,11 +23,14 @@ pub enum Shown {
     File {
         /// Its content.
         content: Vec<u8>,
-        /// Its mode; only the execute permission of the owner is displayed.
+        /// Its mode. Unless the pair of files [has modes](FilePair::has_modes), only the execute permission of the owner is
+        /// displayed.
         mode: u32,
     },
     /// A symlink with this target.
     Symlink(PathBuf),
+    /// A directory with this mode, which must be empty.
+    Directory(u32),
 }
 
 impl Preview {
@@ -61,7 +64,7 @@ impl Preview {
         let below = Path::new("text");
         for (path, text) in [(preview.from(below), from), (preview.to(below), to)] {
             if !text.is_empty() {
-                Shown::File { content: text.into(), mode: 0 }.write(&path)?;
+                Shown::File { content: text.into(), mode: 0o600 }.write(&path)?;
             }
         }
         Ok(preview.pair(below, Path::new(id)))
@@ -98,9 +101,13 @@ impl Shown {
         }
         match self {
             Shown::Symlink(target) => symlink(target, path),
+            Shown::Directory(mode) => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+                fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
+            }
             Shown::File { content, mode } => {
                 fs::write(path, content)?;
-                fs::set_permissions(path, Permissions::from_mode(0o600 | (mode & 0o100)))
+                fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
             }
         }
     }

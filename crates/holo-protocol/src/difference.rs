@@ -1,4 +1,5 @@
-//! The two files that show the difference between an entity and its last applied state, and their labels.
+//! The two files that show the difference between an entity and its last applied state, their labels, and whether they show
+//! modes.
 
 use crate::session::Answer;
 use crate::{API_VERSION_4, Text};
@@ -19,13 +20,18 @@ pub struct FilePair {
     pub from_label: Option<Label>,
     /// The label shown instead of the second path.
     pub to_label: Option<Label>,
+    /// Whether both files have the modes to show. Otherwise, only the execute permission of their owners is shown.
+    pub has_modes: bool,
 }
+
+/// The text after the labels that says that both files have the modes to show.
+const MODES: &[u8] = b"modes";
 
 impl FilePair {
     /// Returns a pair of files without labels; their paths are shown.
     #[must_use]
     pub fn new(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> FilePair {
-        FilePair { from: from.into(), to: to.into(), from_label: None, to_label: None }
+        FilePair { from: from.into(), to: to.into(), from_label: None, to_label: None, has_modes: false }
     }
 
     /// Labels the first file `ID (applied)`: its own path is a copy in the cache directory, which differs in each run.
@@ -46,10 +52,17 @@ impl FilePair {
         FilePair { to_label: Label::new(label), ..self }
     }
 
+    /// States that both files have the modes to show.
+    #[must_use]
+    pub fn with_modes(self) -> FilePair {
+        FilePair { has_modes: true, ..self }
+    }
+
     /// Parses the text that a plugin writes to file descriptor 3 during `diff`. Returns `None` if it has fewer than two
     /// paths.
     ///
-    /// In version 4, two labels follow, each of which may be empty. The rest is ignored.
+    /// In version 4, two labels follow, each of which may be empty, and the word `modes` if both files have the modes to
+    /// show. The rest is ignored.
     #[must_use]
     pub fn parse(said: &[u8], version: u32) -> Option<FilePair> {
         let mut parts = said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0"));
@@ -57,7 +70,8 @@ impl FilePair {
         let pair = FilePair::new(path()?, path()?);
         match (parts.next(), parts.next()) {
             (Some(from), Some(to)) if version >= API_VERSION_4 => {
-                Some(FilePair { from_label: Label::new(from), to_label: Label::new(to), ..pair })
+                let has_modes = parts.next() == Some(MODES);
+                Some(FilePair { from_label: Label::new(from), to_label: Label::new(to), has_modes, ..pair })
             }
             _ => Some(pair),
         }
@@ -68,20 +82,21 @@ impl FilePair {
     pub fn room(said: &[u8], version: u32) -> usize {
         let mut ends = said.find_iter(b"\0");
         let Some(end_of_paths) = ends.nth(1) else { return usize::MAX };
-        if version < API_VERSION_4 || ends.nth(1).is_some() {
+        if version < API_VERSION_4 || ends.nth(2).is_some() {
             return 0;
         }
-        (2 * (Label::MAX_BYTES + 1)).saturating_sub(said.len() - end_of_paths - 1)
+        (2 * (Label::MAX_BYTES + 1) + MODES.len() + 1).saturating_sub(said.len() - end_of_paths - 1)
     }
 
-    /// Returns the bytes for [`FilePair::parse`]. Version 3 has no labels.
+    /// Returns the bytes for [`FilePair::parse`]. Version 3 has neither labels nor modes.
     #[must_use]
     pub fn to_bytes(&self, version: u32) -> Vec<u8> {
         let paths = [&self.from, &self.to].map(|path| path.as_os_str().as_bytes());
         let labels = [&self.from_label, &self.to_label];
         let mut parts = paths.to_vec();
-        if version >= API_VERSION_4 && labels.iter().any(|label| label.is_some()) {
+        if version >= API_VERSION_4 && (self.has_modes || labels.iter().any(|label| label.is_some())) {
             parts.extend(labels.map(|label| label.as_ref().map_or(&b""[..], |label| label.as_bstr())));
+            parts.extend(self.has_modes.then_some(MODES));
         }
         parts.into_iter().flat_map(|part| [part, b"\0"]).collect::<Vec<_>>().concat()
     }
@@ -89,10 +104,11 @@ impl FilePair {
     /// Returns the pair of an [`Answer::Diff`], or `None` for any other answer.
     #[must_use]
     pub fn from_answer(answer: &Answer) -> Option<FilePair> {
-        let Answer::Diff { from, to, from_label, to_label, .. } = answer else { return None };
+        let Answer::Diff { from, to, from_label, to_label, modes, .. } = answer else { return None };
         let path = |text: &Text| PathBuf::from(OsString::from_vec(text.0.to_vec()));
         let label = |text: &Option<Text>| text.as_ref().and_then(|text| Label::new(text.as_bstr()));
-        Some(FilePair { from: path(from), to: path(to), from_label: label(from_label), to_label: label(to_label) })
+        let (from_label, to_label) = (label(from_label), label(to_label));
+        Some(FilePair { from: path(from), to: path(to), from_label, to_label, has_modes: *modes })
     }
 
     /// Returns the [`Answer::Diff`] with this pair.
@@ -108,6 +124,7 @@ impl FilePair {
             to: path(&self.to),
             from_label,
             to_label,
+            modes: self.has_modes,
         }
     }
 }
@@ -182,7 +199,10 @@ mod tests {
         assert_eq!(FilePair::new("a", "b").to_bytes(API_VERSION_4), b"a\0b\0");
         let half = FilePair::new("a", "b").with_to_label(b"z");
         assert_eq!(half.to_bytes(API_VERSION_4), b"a\0b\0\0z\0");
-        for pair in [labelled, half] {
+        let with_modes = FilePair::new("a", "b").with_modes();
+        assert_eq!(with_modes.to_bytes(API_VERSION_4), b"a\0b\0\0\0modes\0");
+        assert_eq!(FilePair::parse(b"a\0b\0c\0d\0others\0", API_VERSION_4).map(|pair| pair.has_modes), Some(false));
+        for pair in [labelled.clone().with_modes(), labelled, half, with_modes] {
             assert_eq!(FilePair::parse(&pair.to_bytes(API_VERSION_4), API_VERSION_4), Some(pair.clone()));
             assert_eq!(FilePair::parse(&pair.to_bytes(API_VERSION_4), API_VERSION_3), Some(FilePair::new("a", "b")));
             assert_eq!(FilePair::from_answer(&pair.to_answer(1, "x:y".into())), Some(pair));
@@ -196,9 +216,10 @@ mod tests {
         let room = |said: &[u8], version| FilePair::room(said, version);
         assert_eq!(room(b"a\0b", API_VERSION_3), usize::MAX);
         assert_eq!(room(b"a\0b\0", API_VERSION_3), 0);
-        assert_eq!(room(b"a\0b\0", API_VERSION_4), 2 * (Label::MAX_BYTES + 1));
-        assert_eq!(room(b"a\0b\0c\0d", API_VERSION_4), 2 * (Label::MAX_BYTES + 1) - 3);
-        assert_eq!(room(b"a\0b\0c\0d\0", API_VERSION_4), 0);
+        assert_eq!(room(b"a\0b\0", API_VERSION_4), 2 * (Label::MAX_BYTES + 1) + 6);
+        assert_eq!(room(b"a\0b\0c\0d", API_VERSION_4), 2 * (Label::MAX_BYTES + 1) + 6 - 3);
+        assert_eq!(room(b"a\0b\0c\0d\0", API_VERSION_4), 2 * (Label::MAX_BYTES + 1) + 6 - 4);
+        assert_eq!(room(b"a\0b\0c\0d\0modes\0", API_VERSION_4), 0);
         assert_eq!(room(&[b"a\0b\0", &[b'x'; 1 << 20][..]].concat(), API_VERSION_4), 0);
     }
 

@@ -251,6 +251,9 @@ pub enum Answer {
         /// The label shown instead of the second path.
         #[serde(skip_serializing_if = "Option::is_none")]
         to_label: Option<Text>,
+        /// Whether both files have the modes to show.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        modes: bool,
     },
     /// A piece of the requested text.
     Text {
@@ -396,6 +399,7 @@ mod tests {
                     to: "b".into(),
                     from_label: None,
                     to_label: None,
+                    modes: false,
                 },
                 r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b"}"#,
             ),
@@ -407,8 +411,9 @@ mod tests {
                     to: "b".into(),
                     from_label: Some("x:y (applied)".into()),
                     to_label: Some("z".into()),
+                    modes: true,
                 },
-                r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b","from_label":"x:y (applied)","to_label":"z"}"#,
+                r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b","from_label":"x:y (applied)","to_label":"z","modes":true}"#,
             ),
             (
                 Answer::Text { request: 3, entity: None, text: "x:y\tz\n".into() },

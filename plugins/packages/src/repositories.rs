@@ -169,8 +169,8 @@ fn preview(entity: &RepositoryEntity, inspection: &Inspection<'_>) -> Result<Opt
     for file in plan.files.iter().filter(|file| file.current != file.desired) {
         let is_secret = file.sensitive || tracks.get(&file.path).is_some_and(|track| track.sensitive);
         show(preview.from(&below(&file.path)), shown(&file.current, is_secret, || live(&file.path))?)?;
-        let new = file.bytes.clone().map(|content| Shown::File { content, mode: 0o644 });
-        show(preview.to(&below(&file.path)), new.map(|new| if is_secret { secret() } else { new }))?;
+        let bytes = || Ok(file.bytes.clone().unwrap_or_default());
+        show(preview.to(&below(&file.path)), shown(&file.desired, is_secret, bytes)?)?;
     }
     for (path, current) in &plan.leftovers {
         let Some(track) = tracks.get(path).filter(|track| track.base != *current) else { continue };
@@ -181,11 +181,7 @@ fn preview(entity: &RepositoryEntity, inspection: &Inspection<'_>) -> Result<Opt
         };
         show(preview.to(&below(path)), shown(&track.base, track.sensitive, content)?)?;
     }
-    Ok((!is_empty).then(|| preview.pair(Path::new(""), &inspection.host.below_root(Path::new(TOP)))))
-}
-
-fn secret() -> Shown {
-    Shown::File { content: SENSITIVE.to_vec(), mode: 0o600 }
+    Ok((!is_empty).then(|| preview.pair(Path::new(""), &inspection.host.below_root(Path::new(TOP))).with_modes()))
 }
 
 fn shown(
@@ -194,10 +190,8 @@ fn shown(
     read: impl FnOnce() -> holo_change::error::Result<Vec<u8>>,
 ) -> Result<Option<Shown>, RepositoryError> {
     let Some(attributes) = state.attributes().filter(|_| state.content().is_some()) else { return Ok(None) };
-    if is_secret {
-        return Ok(Some(secret()));
-    }
-    Ok(Some(Shown::File { content: read()?, mode: attributes.mode }))
+    let content = if is_secret { SENSITIVE.to_vec() } else { read()? };
+    Ok(Some(Shown::File { content, mode: attributes.mode }))
 }
 
 /// The repositories of a scan.

@@ -34,17 +34,18 @@ pub(crate) fn find(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     }
     match &changed[..] {
         [] => Ok(None),
-        [(path, made, current)] if is_shown_by_content(made, current) => {
+        [(path, made, current)] if is_shown_by_files(made, current) => {
             Ok(Some(tracker.difference(&entity.id(), path, Some(made))?))
         }
         _ => all(entity, &target, host, &tracker, &changed).map(Some),
     }
 }
 
-/// Returns true if a difference of the two contents shows the complete change.
-fn is_shown_by_content(made: &State, current: &State) -> bool {
+/// Returns true if a difference of the two files, with their modes, shows the complete change.
+fn is_shown_by_files(made: &State, current: &State) -> bool {
     let is_file = |state: &State| matches!(state, State::File { .. } | State::Absent);
-    is_file(made) && is_file(current) && made.content() != current.content()
+    let owners = |state: &State| state.attributes().map(|attributes| (attributes.uid, attributes.gid));
+    is_file(made) && is_file(current) && (made.content() != current.content() || owners(made) == owners(current))
 }
 
 fn all(

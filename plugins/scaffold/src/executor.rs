@@ -18,7 +18,7 @@ use holo_change::tracked::{Decision, Found, State, Track, Tracker, Tracks};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,14 +110,22 @@ impl<'a> Executor<'a> {
                 let work = Work::new(entity, definition, self)?;
                 let known = self.known(&work, self.recall(entity)?)?.remembered.base;
                 let plan = self.plan(&work, &known, &Known::nothing(), false)?;
+                let mode = |(path, state): &(PathBuf, State)| Some((path.clone(), state.attributes()?.mode));
+                let modes: HashMap<PathBuf, u32> = plan.make.iter().filter_map(mode).collect();
                 for path in
                     plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms).map(|(path, _)| path)
                 {
                     let item = path.strip_prefix(&target).ok().and_then(|below| work.rendered.get(below));
                     let restored = base(&known, path).filter(|_| plan.restore.contains(path));
-                    let after = item.cloned().map_or(After::State(restored), After::Item);
+                    let desired = modes.get(path).copied();
+                    let mode =
+                        desired.or_else(|| restored.as_ref().and_then(State::attributes).map(|found| found.mode));
+                    let after = match (item.cloned(), desired) {
+                        (Some(item), mode) => After::Item(item, mode.unwrap_or_default()),
+                        (None, _) => After::State(restored),
+                    };
                     let is_sensitive = item.is_some_and(Item::is_sensitive) || is_known_sensitive(&known, path);
-                    files.push((path.clone(), if is_sensitive { After::Sensitive } else { after }));
+                    files.push((path.clone(), if is_sensitive { After::Sensitive(mode) } else { after }));
                 }
             }
             None => {
@@ -125,7 +133,7 @@ impl<'a> Executor<'a> {
                 let record = remembered.base;
                 let paths = record.tracks().iter().filter(|(path, _)| !self.tracker.is_overlaid(path));
                 let after = |track: &Track| match track.sensitive {
-                    true => After::Sensitive,
+                    true => After::Sensitive(track.base.attributes().map(|found| found.mode)),
                     false => After::State(Some(track.base.clone())),
                 };
                 files.extend(paths.map(|(path, track)| (path, after(track))));

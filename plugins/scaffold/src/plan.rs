@@ -14,7 +14,7 @@ use std::iter::once;
 use std::path::{Path, PathBuf};
 
 const FILE_MODE: u32 = 0o644;
-const SENSITIVE_MODE: u32 = 0o600;
+pub(crate) const SENSITIVE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// The steps of an apply.

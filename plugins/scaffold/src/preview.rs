@@ -2,6 +2,7 @@
 
 use crate::entity::Scaffold;
 use crate::error::Result;
+use crate::plan::SENSITIVE_MODE;
 use crate::source::Item;
 use bstr::ByteSlice;
 use holo_change::error::PathError;
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 /// The desired version of a path.
 pub(crate) enum After {
-    /// The rendered content.
-    Item(Item),
+    /// The rendered content, and the mode of a file.
+    Item(Item, u32),
     /// The state before the first apply; `None` if it is unknown, or if the path is removed.
     State(Option<State>),
-    /// Content that must not be displayed.
-    Sensitive,
+    /// Content that must not be displayed, and the mode, unless it is the current one.
+    Sensitive(Option<u32>),
 }
 
 /// Writes both directories. Returns `None` if both are empty.
@@ -34,10 +35,11 @@ pub(crate) fn write(
     for (path, after) in files {
         let below = path.strip_prefix(target).unwrap_or(path);
         let shown = match after {
-            After::Sensitive => [
-                (preview.from(below), found(&tracker.place(path))?.map(|_| sensitive())),
-                (preview.to(below), Some(sensitive())),
-            ],
+            After::Sensitive(mode) => {
+                let before = tracker.place(path).stat()?.map(|stat| stat.mode);
+                let after = mode.or(before).unwrap_or(SENSITIVE_MODE);
+                [(preview.from(below), before.map(sensitive)), (preview.to(below), Some(sensitive(after)))]
+            }
             after => {
                 [(preview.from(below), found(&tracker.place(path))?), (preview.to(below), wanted(after, tracker)?)]
             }
@@ -49,7 +51,7 @@ pub(crate) fn write(
             }
         }
     }
-    Ok((!is_empty).then(|| preview.pair(Path::new(""), &host.below_root(target))))
+    Ok((!is_empty).then(|| preview.pair(Path::new(""), &host.below_root(target)).with_modes()))
 }
 
 /// Saves files that are about to be changed for the record of the run.
@@ -71,10 +73,8 @@ pub(crate) fn keep_replaced<'p>(
 
 fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
     Ok(match after {
-        After::Item(Item::File { bytes, executable, .. }) => {
-            Some(Shown::File { content: bytes.clone(), mode: if *executable { 0o755 } else { 0o644 } })
-        }
-        After::Item(Item::Symlink(target)) => Some(Shown::Symlink(target.to_path_lossy().into_owned())),
+        After::Item(Item::File { bytes, .. }, mode) => Some(Shown::File { content: bytes.clone(), mode: *mode }),
+        After::Item(Item::Symlink(target), _) => Some(Shown::Symlink(target.to_path_lossy().into_owned())),
         After::State(Some(State::Symlink { target, .. })) => {
             Some(Shown::Symlink(target.0.to_path_lossy().into_owned()))
         }
@@ -84,14 +84,13 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
             }
             _ => None,
         },
-        After::Sensitive => Some(sensitive()),
-        After::Item(Item::Directory) | After::State(None) => None,
+        After::Sensitive(_) | After::Item(Item::Directory, _) | After::State(None) => None,
     })
 }
 
-/// Returns the replacement for sensitive content.
-pub(crate) fn sensitive() -> Shown {
-    Shown::File { content: SENSITIVE.to_vec(), mode: 0 }
+/// Returns the replacement for sensitive content, with the mode of its file.
+fn sensitive(mode: u32) -> Shown {
+    Shown::File { content: SENSITIVE.to_vec(), mode }
 }
 
 pub(crate) fn found(place: &PathHandle) -> Result<Option<Shown>> {

@@ -128,7 +128,7 @@ impl KeySet {
         let below = Path::new("authorized_keys");
         for (path, content) in [(preview.from(below), before), (preview.to(below), Some(after))] {
             if let Some(content) = content {
-                Shown::File { content, mode: 0 }.write(&path).map_err(failed)?;
+                Shown::File { content, mode: 0o600 }.write(&path).map_err(failed)?;
             }
         }
         let id = self.name.id();

@@ -159,7 +159,7 @@ pub(crate) fn preview(entity: &AccountEntity, host: &Host) -> Result<Option<File
     for (path, account) in [(preview.from(below), actual), (preview.to(below), wanted)] {
         if let Some(account) = account {
             let content = to_text(&account).into();
-            Shown::File { content, mode: 0 }.write(&path).map_err(failed)?;
+            Shown::File { content, mode: 0o600 }.write(&path).map_err(failed)?;
         }
     }
     Ok(Some(preview.pair(below, Path::new(&id))))

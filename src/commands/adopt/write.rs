@@ -4,7 +4,7 @@
 use super::Request;
 use super::definitions::{self, Definitions};
 use super::gather::Resources;
-use crate::diff::{self, Side};
+use crate::diff::{self, Modes, Side};
 use crate::error::{FatalError, IoError};
 use crate::host::root::{Root, normalise};
 use crate::report::{Adopted, Event, Remarks, Reporter};
@@ -142,7 +142,7 @@ impl Plan {
         reporter.error(format!("cannot adopt {}: {shown} exists already; move it away, or edit it", request.id));
         let side = |file: &Path, suffix: &str| {
             let name = [path.as_os_str().as_bytes(), suffix.as_bytes()].concat().into();
-            diff::load(file, &self.cache).map(|content| Side { name, content })
+            diff::load(file, &self.cache, Modes::Git).map(|content| Side { name, content })
         };
         if let (Ok(old), Ok(new)) = (side(path, ""), side(made, " (adopted)")) {
             reporter.event(Event::Difference(&diff::render(&old, &new)));

@@ -3,7 +3,7 @@
 use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{Heard, plain, quoted};
-use crate::diff;
+use crate::diff::{self, Modes};
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_4, Label, Message};
 
@@ -76,6 +76,10 @@ pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[
         said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();
     let has_labels = harness.manner.api_version >= API_VERSION_4 && parts.len() > 2;
     let (paths, labels) = if has_labels { parts.split_at(2) } else { (&parts[..], &[][..]) };
+    let (labels, modes) = match labels {
+        [from, to, b"modes"] => (&[*from, *to][..], Modes::Exact),
+        labels => (labels, Modes::Git),
+    };
     let ends = said.is_empty() || said.ends_with(b"\0");
     let text = format!("says {} on file descriptor 3, where each path is to be followed by a NUL byte", quoted(said));
     let is_whole = harness.fail_unless(Rule::Diff, subject, ends, text);
@@ -103,7 +107,7 @@ pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[
     let is_directory =
         |path: &&[u8]| path.as_bstr().to_path_lossy().symlink_metadata().is_ok_and(|found| found.is_dir());
     for path in paths.iter().filter(|path| !(may_be_directories && is_directory(path))) {
-        let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);
+        let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root, modes);
         let why = loaded.as_ref().err().map(|error| match error {
             diff::LoadError::WrongFileType { .. } => "a regular file or a symlink is expected".to_owned(),
             diff::LoadError::Io { error, .. } => holo_protocol::words::reason(error),

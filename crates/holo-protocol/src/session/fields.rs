@@ -17,6 +17,7 @@ pub(super) struct AnswerFields {
     to: Option<Text>,
     from_label: Option<Text>,
     to_label: Option<Text>,
+    modes: Option<bool>,
     messages: Option<Vec<Text>>,
     result: Option<Outcome>,
 }
@@ -54,6 +55,7 @@ impl AnswerFields {
             ("to", self.to.is_some()),
             ("from_label", self.from_label.is_some()),
             ("to_label", self.to_label.is_some()),
+            ("modes", self.modes.is_some()),
             ("messages", self.messages.is_some()),
             ("result", self.result.is_some()),
         ];
@@ -92,6 +94,7 @@ impl TryFrom<AnswerFields> for Answer {
                 to: required(&mut fields.to, "to")?,
                 from_label: fields.from_label.take(),
                 to_label: fields.to_label.take(),
+                modes: fields.modes.take().unwrap_or_default(),
             },
             Kind::Text => {
                 Answer::Text { request, entity: fields.entity.take(), text: required(&mut fields.text, "text")? }

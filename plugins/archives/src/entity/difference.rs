@@ -101,7 +101,7 @@ fn pair(entity: &ArchiveEntity, host: &Host, entry: &ChangedEntry, contents: &Co
     let copy = preview.from(Path::new("text"));
     Shown::File { content: made.to_vec(), mode: *mode }.write(&copy).ok()?;
     let there = entry.location.as_ref().map_or_else(|| host.below_root(&entry.path), holo_change::PathHandle::shown);
-    Some(FilePair::new(copy, there).with_applied_label(&entity.id))
+    Some(FilePair::new(copy, there).with_applied_label(&entity.id).with_modes())
 }
 
 /// Returns the installed content, if it is known and differs from the current one.

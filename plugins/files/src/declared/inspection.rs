@@ -169,16 +169,23 @@ impl<'a> Inspection<'a> {
         let path = own_path(&remembered.base, &entity.path);
         let track = remembered.base.get(&path)?;
         let provisioned = track.provisioned.as_ref()?;
-        // Directories have no content to compare.
-        if track.sensitive || matches!(provisioned, State::Directory { .. }) {
+        if track.sensitive {
             return None;
         }
-        let Some(definition) = &entity.definition else {
-            return self.tracker.difference(&entity.id(), &path, Some(provisioned)).ok();
-        };
         let current = self.tracker.state(&path).ok()?;
-        let desired = if definition.declares_content() { provisioned } else { &current };
-        let made = wanted::as_far_as_declared(definition, provisioned, &current, desired);
+        let made = entity.definition.as_ref().map_or_else(
+            || provisioned.clone(),
+            |definition| {
+                let desired = if definition.declares_content() { provisioned } else { &current };
+                wanted::as_far_as_declared(definition, provisioned, &current, desired)
+            },
+        );
+        if let State::Directory { attributes } = &made {
+            return self.directories(entity, &path, (attributes.mode, &current));
+        }
+        if entity.definition.is_none() {
+            return self.tracker.difference(&entity.id(), &path, Some(&made)).ok();
+        }
         let there = self.tracker.place(&path).shown();
         if made == current {
             // Equal files show that there is no difference, as opposed to an unknown one.
@@ -194,13 +201,24 @@ impl<'a> Inspection<'a> {
         let mode = attributes.map_or(0, |attributes| attributes.mode);
         let copy = preview.from(below);
         Shown::File { content, mode }.write(&copy).ok()?;
-        // Besides the mode, `holo diff` shows the owner, which only root can set.
+        // Besides the mode, `holo why` shows the owner, which only root can set.
         if let Some(attributes) = attributes.filter(|_| rustix::process::geteuid().is_root()) {
             chown(&copy, Some(attributes.uid), Some(attributes.gid)).ok()?;
         }
         std::fs::set_permissions(&copy, Permissions::from_mode(mode & 0o7777)).ok()?;
-        let pair = FilePair::new(copy, there);
-        Some(pair.with_applied_label(entity.id()))
+        Some(FilePair::new(copy, there).with_applied_label(entity.id()).with_modes())
+    }
+
+    /// Returns an empty directory with the provisioned mode and the current directory, if their modes differ.
+    fn directories(&self, entity: &DeclaredFile, path: &Path, (made, current): (u32, &State)) -> Option<FilePair> {
+        let State::Directory { attributes } = current else { return None };
+        if attributes.mode == made {
+            return None;
+        }
+        let copy = Preview::new(self.host, entity.id().as_bytes()).ok()?.from(Path::new("directory"));
+        Shown::Directory(made).write(&copy).ok()?;
+        let pair = FilePair::new(copy, self.tracker.place(path).shown());
+        Some(pair.with_applied_label(entity.id()).with_modes())
     }
 
     pub(super) fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, DeclaredError> {

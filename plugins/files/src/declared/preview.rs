@@ -62,7 +62,7 @@ pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Imag
         State::Symlink { target, .. } => (Shown::Symlink(target.0.to_path_lossy().into_owned()), None),
         State::File { content, attributes } => {
             let content = inspection.tracker.content(content)?;
-            (Shown::File { content, mode: attributes.mode }, Some(attributes))
+            (Shown::File { content, mode: 0o600 }, Some(attributes))
         }
         _ => return Ok(None),
     };
@@ -95,12 +95,18 @@ fn pair(
     change: &Change,
 ) -> Result<Option<FilePair>, DeclaredError> {
     let Change { path, current, desired, bytes, sensitive } = change;
-    let is_directory = |state: &State| matches!(state, State::Directory { .. });
-    // Directories have no content to compare.
-    if is_directory(current) || is_directory(desired) {
-        return Ok(None);
-    }
     let preview = Preview::new(inspection.host, entity.id().as_bytes())?;
+    match (current, desired) {
+        (State::Directory { attributes: from }, State::Directory { attributes: to }) if from.mode != to.mode => {
+            let below = Path::new("directory");
+            Shown::Directory(from.mode).write(&preview.from(below))?;
+            Shown::Directory(to.mode).write(&preview.to(below))?;
+            return Ok(Some(preview.pair(below, &inspection.host.below_root(path)).with_modes()));
+        }
+        // Directories have no content to compare.
+        (State::Directory { .. }, _) | (_, State::Directory { .. }) => return Ok(None),
+        _ => {}
+    }
     let (live, below) = (inspection.host.below_root(path), Path::new("file"));
     let content = |state: &State| -> Result<Vec<u8>, DeclaredError> {
         let Some(digest) = state.content() else { return Ok(Vec::new()) };
@@ -116,8 +122,10 @@ fn pair(
                  content: &dyn Fn(&State) -> Result<Vec<u8>, DeclaredError>|
      -> Result<Option<Shown>, DeclaredError> {
         Ok(match state {
-            State::File { .. } if *sensitive => Some(Shown::File { content: SENSITIVE.to_vec(), mode: 0 }),
-            State::File { attributes, .. } => Some(Shown::File { content: content(state)?, mode: attributes.mode }),
+            State::File { attributes, .. } => {
+                let content = if *sensitive { SENSITIVE.to_vec() } else { content(state)? };
+                Some(Shown::File { content, mode: attributes.mode })
+            }
             State::Symlink { target, .. } => Some(Shown::Symlink(target.0.to_path_lossy().into_owned())),
             _ => None,
         })
@@ -133,5 +141,6 @@ fn pair(
     } else {
         live.clone()
     };
-    Ok(Some(FilePair::new(from, preview.to(below)).with_from_label(live.as_os_str().as_bytes())))
+    let pair = FilePair::new(from, preview.to(below)).with_modes();
+    Ok(Some(pair.with_from_label(live.as_os_str().as_bytes())))
 }

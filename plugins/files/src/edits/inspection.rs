@@ -186,7 +186,7 @@ impl<'a> Inspection<'a> {
         let preview = Preview::new(self.host, entity.id.as_bytes())?;
         let copy = preview.from(Path::new("file"));
         Shown::File { content: made.content(), mode: subject.mode() }.write(&copy)?;
-        Ok(Some(FilePair::new(copy, self.host.below_root(&subject.path)).with_applied_label(&entity.id)))
+        Ok(Some(FilePair::new(copy, self.host.below_root(&subject.path)).with_applied_label(&entity.id).with_modes()))
     }
 
     pub(super) fn preview(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
@@ -197,15 +197,16 @@ impl<'a> Inspection<'a> {
         draft.roll_back();
         let Some(after) = after else { return Ok(None) };
         let (preview, below) = (Preview::new(self.host, entity.id.as_bytes())?, Path::new("file"));
-        let shown = |content: Vec<u8>| match entity.sensitive {
-            true => Shown::File { content: SENSITIVE.to_vec(), mode: 0 },
-            false => Shown::File { content, mode },
+        let shown = |content: Vec<u8>| {
+            let content = if entity.sensitive { SENSITIVE.to_vec() } else { content };
+            Shown::File { content, mode }
         };
         shown(after.content()).write(&preview.to(below))?;
         if exists {
             shown(draft.text().content()).write(&preview.from(below))?;
         }
-        Ok(Some(FilePair::new(preview.from(below), preview.to(below)).with_from_label(live.as_os_str().as_bytes())))
+        let pair = FilePair::new(preview.from(below), preview.to(below)).with_modes();
+        Ok(Some(pair.with_from_label(live.as_os_str().as_bytes())))
     }
 
     /// Returns the origins of all lines of the file.

@@ -66,7 +66,7 @@ fn pair(
     let preview = Preview::new(host, &entity.id()).map_err(failed)?;
     let below = Path::new("file");
     let shown = |image: &Image| match &image.content {
-        Content::File { .. } if entity.is_sensitive() => Ok(Shown::File { content: SENSITIVE.to_vec(), mode: 0 }),
+        Content::File { .. } if entity.is_sensitive() => Ok(Shown::File { content: SENSITIVE.to_vec(), mode: 0o600 }),
         _ => shown(image),
     };
     shown(desired)?.write(&preview.to(below)).map_err(failed)?;

@@ -135,15 +135,16 @@ impl<'a> Reception<'a> {
             Answer::Begin { entity, .. } => self.begin(&entity),
             // Progress may come wherever output may, and is not shown here.
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
-            Answer::Diff { entity, from, to, from_label, to_label, .. } => {
+            Answer::Diff { entity, from, to, from_label, to_label, modes, .. } => {
                 if let Some(index) = self.step(&entity, Step::Diff)
                     && matches!(self.operation, Operation::Diff | Operation::Preview)
                     && let Some(heard) = self.heard(index)
                 {
                     // In the form that a process would have written.
                     let mut parts = vec![from, to];
-                    if from_label.is_some() || to_label.is_some() {
+                    if modes || from_label.is_some() || to_label.is_some() {
                         parts.extend([from_label, to_label].map(Option::unwrap_or_default));
+                        parts.extend(modes.then(|| "modes".into()));
                     }
                     heard.messages =
                         parts.iter().flat_map(|part| [part.as_bstr().as_bytes(), b"\0"]).collect::<Vec<_>>().concat();
