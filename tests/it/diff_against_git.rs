@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice, ByteVec};
-use holo::diff::{Content, Side, render};
+use holo::diff::{Content, Modes, Side, load, render};
 use holo_testing::{Need, ScratchRoot, trial};
 use libtest_mimic::{Failed, Trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = cases().into_iter().map(Case::into_trial).collect();
+    trials.push(trial("modes of files", &[Need::Program("git")], modes_of_files));
     trials.extend(BATCHES.iter().map(Batch::trial));
     trials
 }
@@ -73,11 +74,11 @@ fn split_by_file(output: &[u8]) -> Vec<(BString, BString)> {
 }
 
 fn file(content: impl AsRef<[u8]>) -> Content {
-    Content::File { content: content.as_ref().to_vec(), executable: false }
+    Content::File { content: content.as_ref().to_vec(), mode: 0o644 }
 }
 
 fn executable(content: impl AsRef<[u8]>) -> Content {
-    Content::File { content: content.as_ref().to_vec(), executable: true }
+    Content::File { content: content.as_ref().to_vec(), mode: 0o755 }
 }
 
 fn symlink(target: &str) -> Content {
@@ -203,12 +204,34 @@ impl Case {
     }
 }
 
+/// Without exact modes, files with any modes are compared as by git. With them, those whose modes git knows.
+fn modes_of_files() -> Result<(), Failed> {
+    let modes = [0o644, 0o755, 0o600, 0o700, 0o4711, 0o640, 0o601];
+    for (old, new) in modes.iter().flat_map(|old| modes.iter().map(move |new| (*old, *new))) {
+        let root = root().file("old", "a\n").mode("old", old).file("new", "a\n").mode("new", new);
+        let gits = split_by_file(&git_diff(&root, "old", "new")?);
+        let expected = gits.iter().map(|(names, rest)| [b"diff --holo ", names.as_slice(), b"\n", rest].concat());
+        let expected = expected.collect::<Vec<_>>().concat();
+        let ours = |modes: Modes| -> Result<Vec<u8>, Failed> {
+            let side = |name: &str| load(&root.join(name), &root.join(""), modes);
+            let [old, new] = ["old", "new"].map(|name| side(name).map(|content| Side { name: name.into(), content }));
+            Ok(render(&old?, &new?))
+        };
+        compare(&ours(Modes::Git)?, &expected)?;
+        if [old, new].iter().all(|mode| Modes::Git.shown(*mode) == *mode) {
+            compare(&ours(Modes::Exact)?, &expected)?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates one side below the root.
 fn put((name, content): (&str, Content), root: ScratchRoot) -> (Side, ScratchRoot) {
     let root = match &content {
         Content::Missing => root,
-        Content::File { content, executable: false } => root.file(name, content),
-        Content::File { content, executable: true } => root.script(name, content),
+        Content::File { content, mode: 0o755 } => root.script(name, content),
+        Content::File { content, .. } => root.file(name, content),
+        Content::Directory { .. } => root.dir(name),
         Content::Symlink { target } => root.symlink(name, target.to_path_lossy()),
     };
     (Side { name: name.into(), content }, root)

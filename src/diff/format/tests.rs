@@ -5,11 +5,11 @@ use crate::diff::{Content, Side};
 use bstr::ByteSlice;
 
 fn text(content: impl AsRef<[u8]>) -> Content {
-    Content::File { content: content.as_ref().to_vec(), executable: false }
+    Content::File { content: content.as_ref().to_vec(), mode: 0o644 }
 }
 
 fn executable(content: &str) -> Content {
-    Content::File { content: content.into(), executable: true }
+    Content::File { content: content.into(), mode: 0o755 }
 }
 
 fn link(target: &str) -> Content {
@@ -71,6 +71,23 @@ fn mode_change_is_shown_with_and_without_content() {
     check(text("x\n"), executable("x\n"), modes);
     let expected = format!("{modes}--- a\n+++ /b\n@@ -1 +1 @@\n-x\n+y\n");
     check(text("x\n"), executable("y\n"), &expected);
+}
+
+#[test]
+fn all_bits_of_a_mode_are_shown() {
+    let file = |mode| Content::File { content: b"x\n".to_vec(), mode };
+    check(file(0o640), file(0o4755), "diff --holo a /b\nold mode 100640\nnew mode 104755\n");
+    check(
+        file(0o600),
+        Content::Missing,
+        "diff --holo a /b\ndeleted file mode 100600\n--- a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n",
+    );
+    let directory = |mode| Content::Directory { mode };
+    check(directory(0o750), directory(0o1777), "diff --holo a /b\nold mode 040750\nnew mode 041777\n");
+    check(directory(0o750), directory(0o750), "");
+    let expected = "diff --holo a /b\ndeleted file mode 040750\ndiff --holo a /b\nnew file mode 120000\n";
+    let expected = format!("{expected}--- /dev/null\n+++ /b\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n");
+    check(directory(0o750), link("x"), &expected);
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a content that is not declared does not come back with mode and owner", &[], content_is_theirs),
         ("owners are those below the root", &[Need::Root], owners),
         ("all twelve bits of a mode", &[], twelve_bits),
+        ("changes of modes are shown as by git, of directories as well", &[], changed_modes),
         ("a file is not replaced before it is found to be valid", &[], validation),
         ("a backup keeps what was replaced", &[], backup),
         ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
@@ -205,6 +206,59 @@ fn lasting(output: &[u8]) -> String {
     String::from_utf8_lossy(output).lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+fn changed_modes() {
+    let root = root().file("etc/theirs", "theirs\n").mode("etc/theirs", 0o600).dir("srv").mode("srv", 0o755);
+    let definitions = |modes: [&str; 4]| {
+        let [theirs, ours, secret, directory] = modes;
+        format!(
+            "[[file]]\npath = \"/etc/theirs\"\nmode = \"{theirs}\"\n\
+             [[file]]\npath = \"/etc/ours\"\ncontent = \"ours\\n\"\nmode = \"{ours}\"\n\
+             [[file]]\npath = \"/etc/secret\"\ncontent = \"secret\\n\"\nsensitive = true\nmode = \"{secret}\"\n\
+             [[file]]\npath = \"/srv\"\nensure = \"directory\"\nmode = \"{directory}\"\n"
+        )
+    };
+    let shown = |arguments: &[&str]| {
+        let output = root.holo(arguments).stdout_lossy().into_owned();
+        let lines =
+            output.lines().map(str::trim_start).filter(|line| line.contains("mode 1") || line.contains("mode 0"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    declare(&root, &definitions(["0640", "0644", "0600", "0750"]));
+    let pending = [
+        "new file mode 100644",
+        "new file mode 100600",
+        "old mode 100600",
+        "new mode 100640",
+        "old mode 040755",
+        "new mode 040750",
+    ];
+    assert_eq!(shown(&["diff", "--pending"]), pending);
+    assert_eq!(shown(&["check", "--diff"]), pending);
+    assert_eq!(shown(&["apply", "--diff"]), pending);
+    assert!(root.holo(&["diff"]).stdout.is_empty());
+
+    for (path, mode) in [("etc/theirs", 0o644), ("etc/ours", 0o4755), ("srv", 0o1777)] {
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let differences = ["ours", "srv", "theirs"].map(|name| {
+        let (path, modes) = match name {
+            "ours" => ("/etc/ours", "old mode 100644\nnew mode 104755\n"),
+            "srv" => ("/srv", "old mode 040750\nnew mode 041777\n"),
+            _ => ("/etc/theirs", "old mode 100640\nnew mode 100644\n"),
+        };
+        format!("diff --holo file:{path} (applied) {}\n{modes}", root.join(path.trim_start_matches('/')).display())
+    });
+    let [ours, srv, theirs] = &differences;
+    assert_eq!(root.holo(&["diff"]).stdout_lossy(), format!("{ours}{theirs}{srv}"));
+
+    assert!(root.holo(&["apply", "--force"]).success());
+    declare(&root, &definitions(["0640", "0644", "0400", "0750"]));
+    let run = root.holo(&["diff", "--pending"]);
+    let expected = "old mode 100600\nnew mode 100400\n--- a/etc/secret\n+++ b/etc/secret (pending)\n\
+                    @@ -1 +1 @@\n-(sensitive)\n+(sensitive)\n";
+    assert!(run.stdout_lossy().ends_with(expected), "{run}");
+}
+
 fn difference_of_what_is_declared() {
     let root = root();
     declare(
@@ -271,7 +325,7 @@ fn stable_differences() {
     };
     let paths = format!("{}\0{}\0", path("tmp/cache/made/etc/motd"), path("etc/motd"));
     assert_eq!(on_3(3), paths);
-    assert_eq!(on_3(4), format!("{paths}file:/etc/motd (applied)\0\0"));
+    assert_eq!(on_3(4), format!("{paths}file:/etc/motd (applied)\0\0modes\0"));
 }
 
 fn deleted_by_person() {
