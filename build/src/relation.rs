@@ -103,12 +103,20 @@ impl Relation {
             }
         };
         // Packages of RPM can require capabilities and paths.
-        let is_capability = relation.name.starts_with('/') || relation.name.ends_with(')');
+        let is_capability = match format {
+            Format::Debian => false,
+            // Such as HOLO_API_VERSION, which plugins of version 3 require.
+            Format::Pacman => {
+                let is_capital = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+                relation.name.contains('_') && relation.name.chars().all(is_capital)
+            }
+            Format::Rpm => relation.name.starts_with('/') || relation.name.ends_with(')'),
+        };
         let is_plain = !relation.name.contains(|letter: char| letter.is_whitespace() || letter.is_control());
         if relation.name.is_empty() || !is_plain {
             return Err(form());
         }
-        if !(format == Format::Rpm && is_capability) {
+        if !is_capability {
             format.check_name(&relation.name)?;
         }
         Ok(relation)

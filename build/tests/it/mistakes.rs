@@ -236,6 +236,10 @@ fn rules_of_single_formats() {
                 "8: /usr/share/libalpm/hooks/foo.hook is declared twice (see line 7)",
             ),
             (
+                "provides = ['X_']\nconflicts = ['x_X']\n",
+                "6: conflicts: \"x_X\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
+            ),
+            (
                 "requires = ['except:X']\n",
                 "5: requires: \"X\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),

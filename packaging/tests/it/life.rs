@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(trial_of(&name("entities follow their packages"), &need(program), move || follow(format)));
         trials.push(trial_of(&name("a purge leaves no file"), &need(program), move || purge(format)));
         trials.push(trial_of(&name("a removal keeps what is managed"), &need(program), move || keep(format)));
+        trials.push(trial_of(&name("version 3 is replaced"), &need(program), move || replace(format)));
         trials.push(trial_of(&name("a package that calls holo itself is installed"), &need(program), move || {
             call(format);
         }));
@@ -133,6 +134,42 @@ fn follow(format: Format) {
         Format::Arch => "pacman",
     };
     assert!(history.contains(&format!("\"trigger\":\"{manager}\"")), "{history}");
+}
+
+/// The packages of version 3 are replaced, and what they manage is taken over.
+fn replace(format: Format) {
+    let machine = Machine::without_holo(format);
+    let (system, build) = (&machine.system, binaries::built("holo-build"));
+    let name = match format {
+        Format::Deb => "debian",
+        Format::Rpm => "rpm",
+        Format::Arch => "pacman",
+    };
+    for (package, path) in [("holo", "/usr/bin/holo"), ("holo-files", "/usr/lib/holo/holo-files")] {
+        let description = format!(
+            "[package]\nname = \"{package}\"\nversion = \"3.0\"\nauthor = \"J <j@x>\"\n[[file]]\npath = \"{path}\"\ncontent = \"3\"\n"
+        );
+        system.write("/srv/old.toml", description);
+        system.must(&format!("cd /srv; {} --no-check --format {name} -o {package}-3.0 old.toml", build.display()));
+    }
+    machine.install("holo-3.0 holo-files-3.0");
+    machine.build("site", "1.0", MOTD, "one\\n");
+    machine.install("site-1.0");
+    system.write("/etc/motd", "one\n");
+    system.write("/var/lib/holo/files/base/etc/motd", "stock\n");
+    system.write("/var/lib/holo/files/provisioned/etc/motd", "one\n");
+    // pacman asks before it replaces a package.
+    let output = machine.manager(&match format {
+        Format::Arch => format!("yes | pacman -U /srv/packages/{}", format.file("holo")),
+        _ => format!("{} /srv/packages/{}", format.install(), format.file("holo")),
+    });
+    assert!(!output.contains("!!"), "{output}");
+    assert_eq!(system.must("holo --version; readlink /usr/lib/holo/holo-files"), "4.0.0\n../../bin/holo\n");
+    if format == Format::Arch {
+        system.must("pacman -T holo-files HOLO_API_VERSION=3");
+    }
+    machine.remove("site");
+    assert_eq!(machine.motd(), "stock\n");
 }
 
 /// Lists all files on the machine, except for logs, caches and databases of package managers.
