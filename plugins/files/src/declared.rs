@@ -61,27 +61,29 @@ impl Entity for DeclaredFile {
             return None;
         }
         let inspection = Inspection::open(host).ok()?;
+        let pair = inspection.difference(self);
         // The content may be equal while ACLs or other attributes differ.
-        match inspection.difference(self).filter(|pair| pair.from != pair.to) {
-            None if access::has_records(host) => {
-                let access = Accesses::open(&inspection).and_then(|accesses| accesses.difference(self));
-                access.ok().flatten().or_else(|| inspection.difference(self))
-            }
-            None => inspection.difference(self),
-            different => different,
-        }
+        let shows_more = pair.as_ref().is_none_or(|pair| pair.from == pair.to || is_directory(pair));
+        let access = || Accesses::open(&inspection).and_then(|accesses| accesses.difference(self)).ok().flatten();
+        if shows_more && access::has_records(host) { access().or(pair) } else { pair }
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         let inspection = Inspection::open(host).ok()?;
         let preview = preview::preview(self, &inspection).ok().flatten();
         let access = || Accesses::open(&inspection).and_then(|accesses| accesses.preview(self)).ok().flatten();
-        preview.or_else(|| if Accesses::concern(self, || access::has_records(host)) { access() } else { None })
+        let shows_more = preview.as_ref().is_none_or(is_directory);
+        if shows_more && Accesses::concern(self, || access::has_records(host)) { access().or(preview) } else { preview }
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
         blame(self, host)
     }
+}
+
+/// Returns true for the modes of a directory. A listing of permissions shows more.
+fn is_directory(pair: &FilePair) -> bool {
+    pair.from.is_dir()
 }
 
 /// Checks declared files.
