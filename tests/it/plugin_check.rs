@@ -632,6 +632,11 @@ fn labels() -> Result<(), Failed> {
     let session = SESSION.replace(",\\\"to\\\":", ",\\\"from_label\\\":\\\"note (applied)\\\",\\\"to\\\":");
     ensure_replaced(&shell, NOTES)?;
     ensure_replaced(&session, SESSION)?;
+    is_good(&root(&session), &notes_arguments())?;
+    // The word after the labels says that both files have the modes to show.
+    let shell = shell.replace(r"note (applied)\0\0", r"note (applied)\0\0modes\0");
+    is_good(&root(&shell), &notes_arguments())?;
+    let session = session.replace(",\\\"to\\\":", ",\\\"modes\\\":true,\\\"to\\\":");
     is_good(&root(&session), &notes_arguments())
 }
 
