@@ -55,7 +55,7 @@ pub(super) struct Answer {
 pub(super) enum Edit {
     /// A difference shows it.
     Shown,
-    /// The content is unchanged; differences show only the executable bit of permissions.
+    /// The content is unchanged, apart from permissions other than the executable bit.
     Permissions { made: Permissions, found: Permissions },
 }
 
