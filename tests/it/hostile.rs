@@ -85,6 +85,7 @@ const COMMANDS: &[(&str, Form)] = &[
     ("holo data \"$h\"", Encoded),
     ("holo generations \"$h\"", Text),
     ("holo rollback \"$h\"", Encoded),
+    ("holo scrub --all \"$h\"", Encoded),
     ("holo test \"$h\"", Text),
     ("holo plugin check \"$h\"", Text),
     ("holo help \"$h\"", Encoded),

@@ -554,7 +554,8 @@ fn every_field_of_the_schema_occurs() {
         .script("usr/share/holo/files/10-ours/etc/based.holoscript", "#!/bin/sh\ncat\n")
         .file("usr/share/holo/files/20-data/etc/based.holotemplate", "{{ input }}{{ data.word }}\n")
         .file("etc/holo/data/common.toml", "word = \"x\"\n")
-        .file("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n");
+        .file("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n")
+        .file("var/lib/holo/gone/state", "");
     record_run(&root);
     note(lines(&root, &["apply"], 0));
     note(lines(&root, &["doctor"], 1));
