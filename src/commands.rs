@@ -189,7 +189,7 @@ fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
 
 /// Returns the exit code of a read-only verb.
 fn exit_code(has_failed: bool, exit_zero: bool, settings: &Settings) -> u8 {
-    if has_failed && !exit_zero && !settings.exit_zero { exit::FAILED } else { exit::DONE }
+    if has_failed && !exit_zero && !settings.exits_zero() { exit::FAILED } else { exit::DONE }
 }
 
 /// Returns the facts and data of the machine. The files that determine them are checked first, unless the calling run has

@@ -51,12 +51,11 @@ pub(super) fn apply(
     // Released after the sessions of the plugins have ended and the result of the run is recorded.
     let mut lock = None;
     let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock);
-    let exits_zero = arguments.exit_zero || settings.exit_zero;
     let exit_code = match &done {
-        Ok(_) if exits_zero => exit::DONE,
+        Ok(tally) if !tally.has_failed() && tally.hindered() == 0 && tally.pending == 0 => exit::DONE,
+        Ok(_) if arguments.exit_zero || settings.exits_zero() => exit::DONE,
         Ok(tally) if tally.has_failed() || tally.hindered() > 0 => exit::FAILED,
-        Ok(tally) if tally.pending > 0 => exit::PENDING,
-        Ok(_) => exit::DONE,
+        Ok(_) => exit::PENDING,
         Err(fatal) => fatal.exit_code(),
     };
     recorder.finish(&done, exit_code);
@@ -86,8 +85,8 @@ fn walk(
         let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
         if lock.is_none() {
             let acquired = lock::acquire_within(arguments.wait.unwrap_or_default(), &settings.root.lock(), interrupt)?;
-            if settings.is_in_transaction && acquired.as_ref().is_err_and(LockError::is_held) {
-                reporter.warning("Another apply is running, so this one is left to the next");
+            if acquired.as_ref().is_err_and(LockError::is_held) && settings.is_in_transaction() {
+                reporter.warning("Another apply is running; the next apply does the work of this one");
                 reporter.end_paragraph();
                 return Err(FatalError::LeftToTheNext);
             }

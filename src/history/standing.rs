@@ -190,7 +190,7 @@ impl<'a> Standings<'a> {
         let is_newer = before.as_ref().is_none_or(|before| before.time <= self.began);
         let standing = self.finish(settings, command, done, before);
         if let Some(standing) = standing.as_ref().filter(|_| settings.keeps_history && is_newer) {
-            // What is true after everything has been scrubbed is not what the definitions say.
+            // After a scrub, the state of the entities is not the one that the definitions describe.
             let is_known = (standing.entities > 0 || standing.is_flawed) && !settings.root.has_temporary_inputs();
             let record = is_known.then(|| to_json(standing));
             let _ = database.write_standing(record.as_deref());

@@ -26,10 +26,9 @@ pub struct Settings {
     pub root: Root,
     /// The parent of the cache directory (`$TMPDIR`).
     pub temporary_directory: PathBuf,
-    /// Whether apply and diff exit with 0 even if entities fail, as version 3 did (`$HOLO_EXIT_ZERO`, and in transactions).
-    pub exit_zero: bool,
-    /// Whether a package manager or the script of a package has called holo, and expects it to exit as version 3 did.
-    pub is_in_transaction: bool,
+    /// Whether to exit with 0 even if entities fail, as version 3 did; `None` if the caller does not say
+    /// (`$HOLO_EXIT_ZERO`).
+    pub exit_zero: Option<bool>,
     /// Whether a person reads the errors, so that plugins may add hints.
     pub gives_hints: bool,
     /// Whether manual changes to entities are shown as differences.
@@ -92,20 +91,15 @@ impl Settings {
             Err(mistake) => (None, Some(EnvironmentError { variable: TIMEOUT, mistake })),
         };
         let root = Root::new(set(holo_protocol::environment::ROOT_DIR));
-        let exit_zero = set("HOLO_EXIT_ZERO");
-        // An entity that fails or is deferred must not make the installation of a package fail.
-        let is_in_transaction =
-            exit_zero.is_none() && !root.is_test() && transaction::program(root.as_given()).is_some();
-        let exit_zero = exit_zero.is_some_and(|value| value == "1");
+        let exit_zero = set("HOLO_EXIT_ZERO").map(|value| value == "1");
         Settings {
             // Version 3's own tests set this, and compare whole directory trees.
-            keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
+            keeps_history: set(HISTORY).map_or(!(exit_zero == Some(true) && root.is_test()), |value| value != "0"),
             // `doctor` and the record of an apply report an invalid file.
             max_output: EngineSettings::read(&root).0.limits.output,
             root,
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
-            exit_zero: exit_zero || is_in_transaction,
-            is_in_transaction,
+            exit_zero,
             run: RunId::now(),
             command_line: std::env::args_os().collect(),
             sudo_user: set("SUDO_USER"),
@@ -132,6 +126,19 @@ impl Settings {
         let root = self.root.join("");
         let inputs = self.inputs.as_deref().or_else(|| self.root.inputs());
         Knowledge::with_inputs(&root, inputs.unwrap_or(&root), self.facts.as_deref())
+    }
+
+    /// Returns true if apply, diff, scan and graph exit with 0 even if entities fail.
+    #[must_use]
+    pub fn exits_zero(&self) -> bool {
+        self.exit_zero.unwrap_or_else(|| self.is_in_transaction())
+    }
+
+    /// Returns true if a package manager or the script of a package has called holo and does not say how it should exit.
+    /// An entity that fails or is deferred must not make the installation of a package fail.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        self.exit_zero.is_none() && !self.root.is_test() && transaction::program(self.root.as_given()).is_some()
     }
 }
 

@@ -9,10 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use holo_process::{
-    Ancestor, Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, ancestors, end_by,
-};
 pub use holo_process::{Conversation, ConversationError, Deadline, Limits, SYSTEM_PATH, end_together};
+pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, end_by};
 
 /// Removes variables from a program's environment that are only meant for plugins, such as their directories.
 pub fn keep_environment(program: &mut Program) {

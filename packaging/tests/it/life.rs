@@ -11,7 +11,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let need =
         |program| NEEDS.iter().copied().chain([Need::Program("bash"), Need::Program(program)]).collect::<Vec<_>>();
     let mut trials = Vec::new();
-    for (format, program) in [(Format::Deb, "dpkg"), (Format::Rpm, "rpm"), (Format::Arch, "pacman")] {
+    for format in [Format::Deb, Format::Rpm, Format::Arch] {
+        let program = format.manager();
         let name = |test: &str| format!("{test} ({program})");
         trials.push(trial_of(&name("entities follow their packages"), &need(program), move || follow(format)));
         trials.push(trial_of(&name("a purge leaves no file"), &need(program), move || purge(format)));
@@ -128,11 +129,7 @@ fn follow(format: Format) {
     machine.remove("site");
     assert_eq!(machine.motd(), "stock\n");
     let history = machine.system.must("holo history --json").to_string();
-    let manager = match format {
-        Format::Deb => "dpkg",
-        Format::Rpm => "rpm",
-        Format::Arch => "pacman",
-    };
+    let manager = format.manager();
     assert!(history.contains(&format!("\"trigger\":\"{manager}\"")), "{history}");
 }
 
@@ -140,11 +137,7 @@ fn follow(format: Format) {
 fn replace(format: Format) {
     let machine = Machine::without_holo(format);
     let (system, build) = (&machine.system, binaries::built("holo-build"));
-    let name = match format {
-        Format::Deb => "debian",
-        Format::Rpm => "rpm",
-        Format::Arch => "pacman",
-    };
+    let name = format.name();
     for (package, path) in [("holo", "/usr/bin/holo"), ("holo-files", "/usr/lib/holo/holo-files")] {
         let description = format!(
             "[package]\nname = \"{package}\"\nversion = \"3.0\"\nauthor = \"J <j@x>\"\n[[file]]\npath = \"{path}\"\ncontent = \"3\"\n"
@@ -229,11 +222,7 @@ fn keep(format: Format) {
 fn call(format: Format) {
     let machine = Machine::new(format);
     let build = binaries::built("holo-build");
-    let name = match format {
-        Format::Deb => "debian",
-        Format::Rpm => "rpm",
-        Format::Arch => "pacman",
-    };
+    let name = format.name();
     let description = "[package]\nname = \"site\"\nversion = \"1.0\"\nauthor = \"J <j@x>\"\n\
         [[file]]\npath = \"/usr/share/holo/files/50-site/etc/motd\"\ncontent = \"one\"\n\
         [[file]]\npath = \"/usr/share/holo/files/50-site/etc/missing\"\ncontent = \"one\"\n\

@@ -53,6 +53,24 @@ impl Format {
         }
     }
 
+    /// Returns the name of the format for `holo-build`.
+    fn name(self) -> &'static str {
+        match self {
+            Format::Deb => "debian",
+            Format::Rpm => "rpm",
+            Format::Arch => "pacman",
+        }
+    }
+
+    /// Returns the program that installs packages.
+    fn manager(self) -> &'static str {
+        match self {
+            Format::Deb => "dpkg",
+            Format::Rpm => "rpm",
+            Format::Arch => "pacman",
+        }
+    }
+
     /// Returns the shell pattern of a package's file.
     fn file(self, package: &str) -> String {
         match self {

@@ -148,25 +148,23 @@ fn rpms(system: &Overlay) {
 fn dnf(system: &Overlay) {
     rpms(system);
     system.must("dnf -q makecache");
-    let transactions = [
-        ("dnf -qy install caller-1", "dnf"),
-        ("rpm -U /srv/repo/noarch/caller-2-1.noarch.rpm", "rpm"),
-        ("dnf -qy upgrade caller", "dnf"),
-    ];
-    let run = deferred(system, "dnf", &["bar", "foo"], &transactions, "dnf -qy reinstall caller");
-    assert_eq!(changes_of(&run), ["installed bar 1.0-1", "installed foo 2:0.9-1"], "{run}");
+    let [install, upgrade] = ["dnf -qy install caller-1", "dnf -qy upgrade caller"];
+    deferred_rpms(system, "dnf", install, upgrade, "dnf -qy reinstall caller");
 }
 
 fn zypper(system: &Overlay) {
     rpms(system);
     system.must("zypper --non-interactive refresh");
-    let transactions = [
-        ("zypper --non-interactive install caller=1", "zypper"),
-        ("rpm -U /srv/repo/noarch/caller-2-1.noarch.rpm", "rpm"),
-        ("zypper --non-interactive update caller", "zypper"),
-    ];
-    let last = "zypper --non-interactive install --force caller";
-    let run = deferred(system, "zypper", &["bar", "foo"], &transactions, last);
+    let [install, upgrade] = ["zypper --non-interactive install caller=1", "zypper --non-interactive update caller"];
+    deferred_rpms(system, "zypper", install, upgrade, "zypper --non-interactive install --force caller");
+}
+
+/// Installs and upgrades the package that calls holo with a package manager, and in between with rpm.
+#[track_caller]
+fn deferred_rpms(system: &Overlay, manager: &str, install: &str, upgrade: &str, last: &str) {
+    let rpm = "rpm -U /srv/repo/noarch/caller-2-1.noarch.rpm";
+    let transactions = [(install, manager), (rpm, "rpm"), (upgrade, manager)];
+    let run = deferred(system, manager, &["bar", "foo"], &transactions, last);
     assert_eq!(changes_of(&run), ["installed bar 1.0-1", "installed foo 2:0.9-1"], "{run}");
 }
 
