@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let make = Need::Program("make");
     vec![
         trial_of("every_file_is_in_a_package", &[], every_file_is_in_a_package),
+        trial_of("bundles_contain_the_programs_of_the_links", &[], bundles_contain_the_programs_of_the_links),
         trial_of("uninstall_removes_what_install_installs", &[make], uninstall_removes_what_install_installs),
         trial_of("packages_are_reproducible", &[bash], packages_are_reproducible),
         trial_of("lintian_finds_no_error", &[bash, Need::Program("lintian")], lintian_finds_no_error),
@@ -36,6 +37,22 @@ fn every_file_is_in_a_package() {
     missing.extend(names("plugins").into_iter().map(|plugin| format!("plugin:{plugin}")));
     missing.retain(|file| !listed.contains(file));
     assert!(missing.is_empty(), "not in packaging/contents: {missing:?}");
+}
+
+/// A link to a bundle without its program would be a dispatcher, or an error.
+fn bundles_contain_the_programs_of_the_links() {
+    let table = fs::read_to_string(repository().join("packaging/contents")).unwrap();
+    for (package, bundle) in [("holo", "holo-bundle"), ("holo-bridges", "holo-bridges")] {
+        let source = fs::read_to_string(repository().join(format!("packaging/src/bin/{bundle}.rs"))).unwrap();
+        let applets: BTreeSet<&str> =
+            source.split("(\"").skip(1).filter_map(|rest| rest.split_once("\", ")).map(|(name, _)| name).collect();
+        let links: Vec<String> = table
+            .lines()
+            .filter(|row| row.split_whitespace().next() == Some(package))
+            .filter_map(|row| row.split_whitespace().nth(2)?.strip_prefix("plugin:").map(|name| format!("holo-{name}")))
+            .collect();
+        assert_eq!(applets, links.iter().map(String::as_str).collect(), "{bundle}");
+    }
 }
 
 fn uninstall_removes_what_install_installs() {
