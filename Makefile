@@ -9,9 +9,9 @@ DIRECTORIES = $(foreach name,UNITS ZSH_COMPLETIONS,$(if $($(name)),$(name)='$($(
 DIST = holo-agent holo-build holo-bundle holo-secret
 
 # Tests of the dispatcher that kill processes or take minutes.
-SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
+SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check advisories mutants fuzz tour bench install uninstall deb rpm arch dist
+.PHONY: all build test quick check advisories mutants fuzz tour bench bench-quick book install uninstall deb rpm arch dist
 
 all: build
 
@@ -68,8 +68,21 @@ fuzz:
 tour: build
 	examples/tour
 
+# Measures everything, or in less than ten minutes only smaller sizes, once. benches/README.md describes both.
+BENCH = cargo bench --bench speed -- --write benches/RESULTS.md
+
 bench: build
-	cargo bench --bench speed -- --write benches/RESULTS.md --summary README.md
+	benches/peers
+	$(BENCH) --summary README.md
+	HOLO_TEST_GROWTH='$(CURDIR)/benches/RESULTS.md' HOLO_TEST_BIN_DIR='$(CURDIR)/target/release' cargo test -p holo --test it -- '[growth]'
+
+bench-quick: build
+	benches/peers
+	$(BENCH) --at-most 1000 --rounds 1
+
+# Builds the book of docs/ as target/book/html. MDBOOK is the program.
+book:
+	docs/make-book $(MDBOOK)
 
 # Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. `holo-build` is installed if it was built, by
 # `cargo build --release -p holo-build`. packaging/contents lists the files.

@@ -142,7 +142,6 @@ impl Site {
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.holo);
         command.arg(verb).env("HOLO_ROOT_DIR", self.root.path()).env("TMPDIR", self.path("tmp"));
-        command.env("HOLO_FILES_RECORD", "1");
         command.current_dir(self.root.path());
         command
     }

@@ -8,6 +8,7 @@ mod outcome;
 use crate::diff::View;
 use crate::diff::preview::Preview;
 use crate::discovery::inventory::Inventory;
+use crate::discovery::remembered::Remembered;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::error::FatalError;
@@ -72,6 +73,10 @@ pub struct Walk<'a> {
     inputs: Option<&'a Fingerprint>,
     /// Whether those inputs are known to have changed.
     inputs_have_changed: bool,
+    /// What earlier applies have found out.
+    remembered: &'a mut Remembered,
+    /// Whether an entity has been changed.
+    has_changed: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -105,6 +110,8 @@ impl<'a> Walk<'a> {
             pending: HashSet::new(),
             inputs: None,
             inputs_have_changed: false,
+            remembered: &mut inventory.remembered,
+            has_changed: false,
         }
     }
 
@@ -363,7 +370,7 @@ impl<'a> Walk<'a> {
         let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);
         let walk_checks = self.task == Task::Check;
         let mut written = Ok(());
-        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
+        let mut on_progress = |index: usize, progress: Progress<'_>| {
             let (Some(outcome), Some(&entity)) = (outcomes.get_mut(index), entities.get(index)) else { return };
             match progress {
                 Progress::Burst { is_over } => return in_order.burst(is_over),
@@ -384,8 +391,40 @@ impl<'a> Walk<'a> {
                 }
             }
             in_order.take(index, said, outcome);
-        })?;
+        };
+        let mut asked: Vec<usize> = Vec::new();
+        for (index, (&entity, job)) in set.iter().zip(&jobs).enumerate() {
+            let is_as_remembered = task != Task::ForceApply
+                && job.is_plain()
+                && self.remembered.is_unchanged(entity, &self.entities[entity], self.has_changed);
+            if is_as_remembered {
+                on_progress(index, Progress::Message(Message::NotChanged));
+                on_progress(index, Progress::Done);
+            } else {
+                asked.push(index);
+            }
+        }
+        let plugin = &mut self.plugins[first.plugin];
+        if !asked.is_empty() {
+            let jobs: Vec<Job<'_>> = asked.iter().filter_map(|&index| jobs.get(index).copied()).collect();
+            if self.remembered.needs_scan(&plugin.id) {
+                // Its list of entities is known, but not to this process of the plugin. A failure is one of the work too.
+                let _ = plugin.scan(None, self.interrupt, &mut |_, _| {});
+            }
+            plugin.work(task, &jobs, self.interrupt, &mut |index, progress| {
+                if let Some(&index) = asked.get(index) {
+                    on_progress(index, progress);
+                }
+            })?;
+        }
         written?;
+        for index in asked {
+            let (Some(&entity), Some(outcome)) = (set.get(index), outcomes.get_mut(index)) else { continue };
+            let is_plain = jobs.get(index).is_some_and(Job::is_plain);
+            let witnesses = outcome.take_witnesses().filter(|_| is_plain);
+            self.has_changed |= outcome.is_changed();
+            self.remembered.note(entity, first.plugin, outcome.is_changed(), witnesses);
+        }
         Ok(outcomes)
     }
 }

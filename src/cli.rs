@@ -86,7 +86,7 @@ pub enum Verb {
     Completion(Completion),
     /// Show the version
     Version,
-    /// Show this help, or the help of a command
+    /// Show this help, or the manual page of a command
     Help(Help),
 }
 
@@ -99,6 +99,31 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("For authors", &["test", "plugin"]),
     ("Other", &["completion", "version", "help"]),
 ];
+
+/// The manual page of each verb, with its section. Those of the remaining verbs are in `holo(8)`.
+const PAGES: [(&str, &[&str]); 15] = [
+    ("holo-adopt.8", &["adopt"]),
+    ("holo-apply.8", &["apply"]),
+    ("holo-check.8", &["check", "diff"]),
+    ("holo-definitions.5", &["definitions"]),
+    ("holo-doctor.8", &["doctor", "health", "report"]),
+    ("holo-facts.7", &["facts", "data"]),
+    ("holo-history.8", &["history", "why", "blame"]),
+    ("holo-plugin.8", &["plugin"]),
+    ("holo-rollback.8", &["rollback", "generations", "scrub"]),
+    ("holo-scan.8", &["scan", "selectors", "graph"]),
+    ("holo-state.8", &["state"]),
+    ("holo-status.8", &["status"]),
+    ("holo-test.7", &["test"]),
+    ("holo-watch.8", &["watch"]),
+    ("holo.8", &["completion", "version", "help"]),
+];
+
+/// Returns the file name of the manual page that describes a verb.
+#[must_use]
+pub fn manual_page(verb: &str) -> Option<&'static str> {
+    PAGES.iter().find(|(_, verbs)| verbs.contains(&verb)).map(|(page, _)| *page)
+}
 
 /// `holo help`
 #[derive(Debug, Args)]
@@ -488,6 +513,9 @@ pub struct Adopt {
     /// Adopt all manual changes that plugins find and no resource file describes
     #[arg(long, conflicts_with = "selectors", required_unless_present = "selectors")]
     pub all: bool,
+    /// With --all, also adopt the files in this directory, such as /srv
+    #[arg(long, value_name = "DIRECTORY", requires = "all")]
+    pub include: Vec<PathBuf>,
     /// Only show what would be written
     #[arg(long)]
     pub dry_run: bool,

@@ -15,6 +15,7 @@ mod graph;
 mod health;
 mod history;
 mod inputs;
+mod manual;
 mod plugin_check;
 mod report;
 mod rollback;
@@ -44,6 +45,8 @@ use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
 use holo_facts::Knowledge;
 use std::ffi::OsString;
+
+pub(crate) use manual::open as open_manual;
 
 /// The context of every verb.
 struct Context<'a> {

@@ -3,6 +3,9 @@
 pub mod generators;
 pub mod inventory;
 pub mod limited;
+mod manifest;
+pub mod misplaced;
+pub mod remembered;
 pub mod scan;
 pub mod trust;
 
@@ -10,7 +13,7 @@ use crate::entities::Entity;
 use crate::entities::node::{Node, PerEntity, PluginIndex, Table};
 use crate::entities::resources::Resources;
 use crate::error::{FatalError, IoError};
-use crate::generations;
+use crate::generations::{self, Fingerprint};
 use crate::host::cache::{self, CacheDirectory};
 use crate::host::config::{self, ConfigError, PluginLine};
 use crate::host::interrupt::Interrupt;
@@ -21,10 +24,12 @@ use crate::plan::{self, Plan, sent};
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::report::{Provisional, Remark, Remarks, Reporter};
+use holo_protocol::Info;
 use holo_state::Database;
 use inventory::{Failed, Failures, Inventory, Purpose, Tolerance};
 use limited::Interest;
-use scan::{Heard, Scanned, concurrently, make_room};
+use remembered::Remembered;
+use scan::{Answered, Heard, Scanned, concurrently, make_room};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
@@ -36,7 +41,8 @@ use trust::Inspector;
 
 /// Reads the configuration, performs the handshakes, runs the generators, and scans the plugins.
 ///
-/// A failed plugin and a cycle end the run unless the selectors concern other entities only.
+/// A failed plugin and a cycle end the run unless the selectors concern other entities only. With the fingerprint of the
+/// inputs, plugins whose answers are known from earlier applies are not asked.
 ///
 /// # Errors
 /// The reason for which the run ends before its command begins.
@@ -44,6 +50,7 @@ pub fn discover(
     settings: &Settings,
     purpose: Purpose,
     selectors: &[OsString],
+    inputs: Option<&Fingerprint>,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Inventory, FatalError> {
@@ -53,7 +60,7 @@ pub fn discover(
         Purpose::Check | Purpose::Inspect => Tolerance::Everything,
     };
     let interest = Interest::Selectors(selectors);
-    let discovered = Discovery::run(settings, purpose, interest, tolerance, interrupt, reporter);
+    let discovered = Discovery::run(settings, (purpose, inputs), interest, tolerance, interrupt, reporter);
     let Discovered { inventory, failed, held: Some(held) } = discovered else { return discovered.inventory };
     match inventory {
         Ok(inventory) if !failed.iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
@@ -85,7 +92,7 @@ pub fn discover_what_answers(
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Inventory, FatalError> {
-    let discovered = Discovery::run(settings, purpose, interest, Tolerance::Everything, interrupt, reporter);
+    let discovered = Discovery::run(settings, (purpose, None), interest, Tolerance::Everything, interrupt, reporter);
     let Discovered { inventory, failed, held } = discovered;
     for Failed { plugin_id, .. } in &failed {
         reporter.warning(format!("Continuing without plugin {plugin_id}"));
@@ -114,6 +121,8 @@ struct Discovered {
 struct Discovery<'a> {
     settings: &'a Settings,
     purpose: Purpose,
+    /// The inputs, if what is remembered may be used.
+    inputs: Option<&'a Fingerprint>,
     interest: Interest<'a>,
     interrupt: &'a Interrupt,
     failures: Failures,
@@ -124,14 +133,14 @@ impl<'a> Discovery<'a> {
     /// Runs all steps.
     fn run(
         settings: &'a Settings,
-        purpose: Purpose,
+        (purpose, inputs): (Purpose, Option<&'a Fingerprint>),
         interest: Interest<'a>,
         tolerance: Tolerance,
         interrupt: &'a Interrupt,
         reporter: &'a mut dyn Reporter,
     ) -> Discovered {
         let (failures, remarks) = (Failures::new(tolerance), Provisional::new(reporter));
-        let mut discovery = Discovery { settings, purpose, interest, interrupt, failures, remarks };
+        let mut discovery = Discovery { settings, purpose, inputs, interest, interrupt, failures, remarks };
         let inventory = discovery.inventory();
         let Discovery { failures, mut remarks, .. } = discovery;
         Discovered { inventory, failed: failures.into_plugins(), held: remarks.take_held() }
@@ -148,28 +157,39 @@ impl<'a> Discovery<'a> {
         let lines = self.configuration()?;
         let asked_for = lines.len();
         let at_once = make_room(asked_for);
-        let handshakes = self.shake_hands(lines, at_once, &mut inspector)?;
+        let mut remembered = Remembered::load(self.settings, self.inputs);
+        let handshakes = self.shake_hands(lines, at_once, &mut inspector, &mut remembered)?;
         self.check_resource_directories(&handshakes)?;
         // The directories exist before the generators run, which use them too, and stay if a generator fails.
         let prepared = self.prepare(handshakes, &cache)?;
         let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
         let versions = prepared.iter().map(|plugin| (plugin.id.as_str(), plugin.handshake.api_version));
         let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, versions)?);
-        let options = self.options(at_once >= asked_for);
+        let options = RunOptions { remembers: self.inputs.is_some(), ..self.options(at_once >= asked_for) };
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
         let mut plugins: Table<PluginIndex, Plugin> = plugins.collect();
-        let answered = limited::scan(&mut plugins, self.interest, at_once, self.interrupt)?;
+        let mut answered = limited::scan(&mut plugins, self.interest, at_once, self.interrupt)?;
+        for (index, plugin) in plugins.iter().enumerate() {
+            let report = remembered.replay(plugin);
+            let answer = |report| Answered { output: Vec::new(), answer: Ok(report), is_limited: false };
+            answered.extend(report.map(|report| (index, answer(report))));
+        }
         let (failures, remarks) = (&mut self.failures, &mut self.remarks);
         let Scanned { entities, flaws, limited } =
             scan::all(&mut plugins, answered, at_once, &resources, failures, self.interrupt, remarks)?;
+        remembered.recognize(&entities);
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
         let (plan, untrusted) = thread::scope(|scope| {
-            let untrusted = scope.spawn(|| inspector.check_entities(&entities));
+            let untrusted = scope.spawn(|| inspector.check_entities(&entities, &remembered));
             (self.plan(&nodes, &entities, &plugins), untrusted.join())
         });
         let untrusted = untrusted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         untrusted.report(&mut self.remarks);
+        if !untrusted.is_empty() {
+            // They must be reported again by the next run.
+            remembered.save_nothing();
+        }
         let mut plan = plan?;
         plan.add_conflicts(untrusted.conflicts);
         // If a plugin or an entity is missing, unknown names may be correct.
@@ -187,6 +207,7 @@ impl<'a> Discovery<'a> {
             failed: Vec::new(),
             resources,
             root: self.settings.root.clone(),
+            remembered,
             cache: Arc::new(cache),
         })
     }
@@ -211,22 +232,37 @@ impl<'a> Discovery<'a> {
         lines: Vec<PluginLine>,
         at_once: usize,
         inspector: &mut Inspector<'_>,
+        remembered: &mut Remembered,
     ) -> Result<Vec<(String, Handshake)>, FatalError> {
         let located: Vec<(PluginLine, PathBuf)> = lines.into_iter().filter_map(|line| self.locate(line)).collect();
         for (_, program) in &located {
             inspector.check_program(program, &mut self.remarks)?;
         }
-        let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
+        let known = |(line, program): (PluginLine, PathBuf)| {
+            let info = remembered.info(&line.id, &program);
+            (line.id, program, info)
+        };
+        let located: Vec<(String, PathBuf, Option<Info>)> = located.into_iter().map(known).collect();
+        let ids: Vec<(String, bool)> = located.iter().map(|(id, _, info)| (id.clone(), info.is_some())).collect();
         let (settings, interrupt) = (self.settings, self.interrupt);
-        let ask = |(line, program): (PluginLine, PathBuf), on_output: &mut dyn FnMut(_, &[u8])| {
-            handshake::shake_hands(&line.id, &program, settings, interrupt, on_output)
+        let ask = |(id, program, info): (String, PathBuf, Option<Info>), on_output: &mut dyn FnMut(_, &[u8])| {
+            let info = match info {
+                Some(info) => info,
+                None => handshake::ask(&id, &program, settings, interrupt, on_output)?,
+            };
+            Ok(Handshake::new(&id, program, info)?)
         };
         let mut handshakes = Vec::new();
         concurrently(located, at_once, ask, |index, heard| {
-            let id = ids.get(index).cloned().unwrap_or_default();
+            let (id, is_known) = ids.get(index).cloned().unwrap_or_default();
             match heard {
                 Heard::Output(stream, bytes) => self.remarks.output(stream, bytes),
-                Heard::Answer(Ok(handshake)) => handshakes.push((id, handshake)),
+                Heard::Answer(Ok(handshake)) => {
+                    if !is_known {
+                        remembered.note_info(&id, &handshake.program, &handshake.info);
+                    }
+                    handshakes.push((id, handshake));
+                }
                 Heard::Answer(Err(OperationError::Failed(error))) => {
                     self.remarks.error(error.to_string());
                     // The version of the plugin's interface is not known yet.
@@ -277,6 +313,10 @@ impl<'a> Discovery<'a> {
         handshakes: Vec<(String, Handshake)>,
         cache: &CacheDirectory,
     ) -> Result<Vec<Prepared>, FatalError> {
+        let is_root = rustix::process::geteuid().is_root();
+        if self.purpose == Purpose::Apply && !is_root && !self.settings.root.is_test() {
+            self.remarks.warning("holo does not run as root, so it cannot change most of the system: sudo holo apply");
+        }
         let mut unreadable = Vec::new();
         let asked_for = handshakes.len();
         let prepared = handshakes.into_iter().map(|(id, handshake)| {
@@ -346,6 +386,7 @@ impl<'a> Discovery<'a> {
             keeps_replaced: self.purpose == Purpose::Apply && self.settings.keeps_history,
             jobs: self.settings.jobs,
             room_for_all,
+            remembers: false,
             limit: self.settings.limit,
             max_output: self.settings.max_output,
         }

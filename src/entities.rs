@@ -12,6 +12,7 @@ use resources::Resources;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -201,6 +202,25 @@ impl Entity {
     #[must_use]
     pub fn api_version(&self) -> u32 {
         self.account.version
+    }
+
+    /// Returns a digest of its plugin's report about it.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.lines().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns the paths of its resource files as its plugin reported them.
+    pub fn sources_as_given(&self) -> impl Iterator<Item = &BStr> {
+        report::sources(self.lines())
+    }
+
+    /// Returns its plugin's report of all entities.
+    #[must_use]
+    pub fn whole_report(&self) -> &[u8] {
+        &self.account.report
     }
 
     fn report_as_given(&self) -> EntityReport {

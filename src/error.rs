@@ -2,6 +2,7 @@
 
 pub mod exit;
 
+use holo_events::Writer;
 use holo_protocol::words::reason;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ pub enum FatalError {
     /// The run could not begin, and all reasons have been reported already.
     #[error("")]
     Reported,
+    /// Another process holds the lock: this one, if it is known. This has been reported already.
+    #[error("")]
+    Busy(Option<Writer<'static>>),
     /// Another apply is running, and an apply in the transaction of a package manager is left to the next one. This has
     /// been reported already.
     #[error("")]
@@ -45,7 +49,7 @@ impl FatalError {
     pub fn exit_code(&self) -> u8 {
         match self {
             FatalError::LeftToTheNext => exit::DONE,
-            FatalError::CouldNotRun(_) | FatalError::Reported => exit::COULD_NOT_RUN,
+            FatalError::CouldNotRun(_) | FatalError::Reported | FatalError::Busy(_) => exit::COULD_NOT_RUN,
             FatalError::Generator(_) | FatalError::TimeIsOver { .. } => exit::FAILED,
             FatalError::Interrupted { signal, .. } => exit::interrupted(*signal),
         }
@@ -61,7 +65,9 @@ impl FatalError {
             FatalError::Interrupted { at_work, .. } if !at_work.is_empty() => {
                 Some(format!("Interrupted{}", Work(at_work)))
             }
-            FatalError::Reported | FatalError::LeftToTheNext | FatalError::Interrupted { .. } => None,
+            FatalError::Reported | FatalError::Busy(_) | FatalError::LeftToTheNext | FatalError::Interrupted { .. } => {
+                None
+            }
         }
     }
 

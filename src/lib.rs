@@ -42,6 +42,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             report.event(Event::Text(text.as_bytes()));
             error::exit::DONE
         }
+        Arguments::Manual(page, text) => {
+            if report.is_seen_by_person() {
+                commands::open_manual(page);
+            }
+            report.event(Event::Text(text.as_bytes()));
+            error::exit::DONE
+        }
         Arguments::Nothing(text) => {
             commands::greet(&Settings::from_environment(), &mut report);
             report.event(Event::Usage(&text));

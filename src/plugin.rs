@@ -9,11 +9,11 @@ mod session;
 
 use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
-use bstr::{BStr, BString};
+use bstr::{BStr, BString, ByteSlice};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::{Answer, Operation, Received, Request, Stream, Wanted};
-use holo_protocol::{API_VERSION_4, AdoptMessage, Adoption, Candidate, FilePair, ScanLimit, Span, Text};
+use holo_protocol::{API_VERSION_4, AdoptMessage, Adoption, Candidate, FilePair, ScanLimit, Span, Text, Witness};
 use identity::Identity;
 use process::StartError;
 use std::collections::HashMap;
@@ -34,6 +34,8 @@ pub struct Plugin {
     pub id: String,
     identity: Identity,
     transport: Transport,
+    /// The witnesses of the last full scan, if it had some and no output.
+    scan_witnesses: Option<Vec<Witness>>,
 }
 
 /// How requests reach a plugin: one process per operation, or one session for all.
@@ -50,7 +52,7 @@ impl Plugin {
         let is_session = handshake.info.session;
         let identity = Identity::new(handshake, directories, options);
         let transport = if is_session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
-        Plugin { id, identity, transport }
+        Plugin { id, identity, transport, scan_witnesses: None }
     }
 
     /// Returns the negotiated version of the interface.
@@ -102,14 +104,29 @@ impl Plugin {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<OutlinedReport, OperationError> {
         let mut report = ReportReader::new(self.identity.api_version());
-        let request = Request::scan(limit.filter(|&limit| self.can_limit(limit)));
+        let limit = limit.filter(|&limit| self.can_limit(limit));
+        let request = Request { remembers: limit.is_none() && self.identity.remembers(), ..Request::scan(limit) };
+        let (mut witnesses, mut is_silent) = (None, true);
         let asked = self.ask(request, interrupt, &mut |answer| match answer {
             Answer::Report { text, .. } => report.take(text.as_bstr()),
-            Answer::Output { stream, text, .. } => on_output(stream, text.as_bstr()),
+            Answer::Text { text, .. } => {
+                witnesses = text.as_bstr().lines().map(|line| Witness::parse(line.as_bstr())).collect();
+            }
+            Answer::Output { stream, text, .. } => {
+                is_silent = false;
+                on_output(stream, text.as_bstr());
+            }
             _ => {}
         });
+        self.scan_witnesses = witnesses.filter(|_| is_silent);
         asked.map_err(|error| error.during(|| format!("the scan of {}", self.id)))?;
         Ok(report.finish().map_err(PluginError::Report)?)
+    }
+
+    /// Returns the witnesses of the last full scan. `None` if it has none, or must be repeated for its output.
+    #[must_use]
+    pub fn scan_witnesses(&self) -> Option<&[Witness]> {
+        self.scan_witnesses.as_deref()
     }
 
     /// Works on entities that do not depend on each other, in any order. Each [`Progress`] comes with the index of its
@@ -246,10 +263,21 @@ impl Plugin {
         &self.identity.handshake.info.sends
     }
 
+    /// Returns the patterns of the resource files that it reads. Empty if they are unknown.
+    #[must_use]
+    pub fn reads(&self) -> &[String] {
+        &self.identity.handshake.info.reads
+    }
+
     /// Returns true if the plugin supports candidates and adoption.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.supports(Operation::Adopt)
+    }
+
+    /// Returns the directories of its resource files, highest precedence first.
+    pub fn resource_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.identity.directories.resource_dirs()
     }
 
     /// Returns its cache directory for this run.
@@ -258,16 +286,20 @@ impl Plugin {
         &self.identity.directories.cache
     }
 
-    /// Requests candidates for adoption: manual changes that no resource file describes.
+    /// Requests candidates for adoption: manual changes that no resource file describes. The given directories are
+    /// searched in addition to the usual ones.
     ///
     /// # Errors
     /// If the plugin fails.
     pub fn candidates(
         &mut self,
+        include: &[PathBuf],
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<Candidate>, OperationError> {
-        let answered = self.collect(Request::new(0, Operation::Adopt), interrupt, on_output);
+        let adopt_include = include.iter().map(|path| path_text(path)).collect();
+        let request = Request { adopt_include, ..Request::new(0, Operation::Adopt) };
+        let answered = self.collect(request, interrupt, on_output);
         let answered = answered.map_err(|error| error.during(|| format!("the search of {}", self.id)))?;
         Ok(Candidate::parse_all(&answered.text).collect())
     }

@@ -214,15 +214,33 @@ fn snippet<'a>(snippets: &'a BTreeSet<String>, plugin: &str) -> &'a str {
 
 #[test]
 fn the_man_pages_name_every_option() {
-    let page = read("man/holo.8").replace("\\-", "-");
+    let overview = read("man/holo.8");
     let command = <holo::cli::Cli as clap::CommandFactory>::command();
     for verb in command.get_subcommands() {
-        assert!(page.contains(verb.get_name()), "holo.8 does not name {}", verb.get_name());
-        let own = ["test", "completion"].contains(&verb.get_name());
-        let page = if own { format!("{page}{}", read("man/holo-test.7").replace("\\-", "-")) } else { page.clone() };
-        for long in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
-            assert!(page.contains(&format!("-{long}")), "holo.8 does not name --{long} of {}", verb.get_name());
+        let name = verb.get_name();
+        let file = holo::cli::manual_page(name).unwrap_or_else(|| panic!("{name} has no manual page"));
+        let page = read(format!("man/{file}")).replace("\\-", "-");
+        assert!(overview.contains(&format!("\n.It Cm {name}")), "holo.8 does not list {name}");
+        assert!(page.contains(&format!(".Cm {name}")), "{file} does not name {name}");
+        let options = [verb].into_iter().chain(verb.get_subcommands()).flat_map(clap::Command::get_arguments);
+        for long in options.filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            assert!(page.contains(&format!("Fl -{long}")), "{file} does not name --{long} of {name}");
         }
+    }
+}
+
+#[test]
+fn man_pages_begin_alike_and_have_examples() {
+    for page in names("man") {
+        let text = read(format!("man/{page}"));
+        let (name, section) = page.rsplit_once('.').unwrap();
+        // Without the second line, groff shows "BSD" in the header.
+        let title = format!(
+            "\n.ds doc-volume-operating-system Holo\n.Dt {} {section}\n.Os Holo 4\n.Sh NAME\n.Nm {name}\n",
+            name.to_uppercase()
+        );
+        assert!(text.starts_with(".Dd ") && text.contains(&title), "{page}");
+        assert!(text.contains("\n.Sh EXAMPLES\n"), "{page} has no examples");
     }
 }
 
@@ -232,7 +250,64 @@ fn every_man_page_is_referred_to() {
     for page in names("man") {
         let (name, section) = page.rsplit_once('.').unwrap();
         assert!(all.contains(&format!(".Xr {name} {section}")), "no page refers to {page}");
-        assert!(read("README.md").contains(&format!("man/{page}")), "the README does not refer to {page}");
+        assert!(
+            read("docs/reference.md").contains(&format!("man/{page}")),
+            "docs/reference.md does not refer to {page}"
+        );
+        assert!(
+            read("packaging/contents").contains(&format!(" man/{page} ")),
+            "packaging/contents does not install {page}"
+        );
+    }
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let documents =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benches/README.md"];
+    let pages = names("docs").into_iter().filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    for document in documents.map(str::to_owned).into_iter().chain(pages) {
+        let text = without_code(&read(&document));
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                repository().join(&document)
+            } else {
+                repository().join(&document).parent().unwrap().join(path)
+            };
+            assert!(target.exists(), "{document}: {link} leads nowhere");
+            if !anchor.is_empty() && target.extension().is_some_and(|extension| extension == "md") {
+                assert!(anchors(&target).contains(anchor), "{document}: there is no heading for {link}");
+            }
+        }
+    }
+}
+
+/// Returns a text in Markdown without fenced blocks, in which nothing is a link.
+fn without_code(text: &str) -> String {
+    text.split("\n```").step_by(2).collect()
+}
+
+/// Returns the anchors of the headings of a file, as most programs form them.
+fn anchors(file: &Path) -> BTreeSet<String> {
+    let text = without_code(&read(file));
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| -> String {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn the_book_lists_every_page() {
+    let summary = read("docs/SUMMARY.md");
+    for name in names("docs").iter().filter(|name| name.ends_with(".md") && *name != "SUMMARY.md") {
+        assert!(summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not list {name}");
     }
 }
 
@@ -277,8 +352,9 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
         schema.to_owned()
     };
     let mut expected: BTreeSet<String> = BTreeSet::new();
-    expected.insert(named("holo.8", "holo-output.schema.json"));
+    expected.insert(named("holo-json.7", "holo-output.schema.json"));
     expected.insert(named("holo-agent.8", "holo-agent.schema.json"));
+    expected.insert(named("holo-agent.8", "holo-agent-events.schema.json"));
     expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
     for plugin in names("plugins") {
         let page = format!("holo-{plugin}.8");

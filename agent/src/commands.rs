@@ -3,25 +3,29 @@
 use crate::agenda::Rhythm;
 use crate::child::{Holo, Launcher};
 use crate::config::{ConfigFile, ConfigSource, Paths};
-use crate::control::{self, Socket};
-use crate::daemon::{Daemon, Input, Parts, SystemClock};
+use crate::control::{self, ControlError, Socket};
+use crate::daemon::{Daemon, Input, Parts, SystemClock, in_words};
 use crate::metrics::Metrics;
+use crate::request::{Answer, Request};
 use crate::service::{Level, say};
 use crate::spool::Spool;
 use clap::{Args, Parser, Subcommand};
+use holo_definitions::readers;
 use holo_process::{Stream, streams};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use serde::Serialize;
+use serde::de::{IntoDeserializer, value};
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{fs, thread};
+use std::time::Duration;
+use std::{env, fs, thread};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -38,6 +42,11 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         Verb::Run(arguments) => run_agent(&paths, arguments.once),
         Verb::Status(arguments) => status(&paths, arguments.json),
         Verb::Events(arguments) => events(&paths, arguments),
+        Verb::RunNow(arguments) => run_now(&paths, arguments.wait),
+        Verb::Pause(arguments) => pause(&paths, arguments),
+        Verb::Resume => {
+            control::ask(&paths, &Request::Resume { by: user() }).map(|_| ExitCode::SUCCESS).map_err(Into::into)
+        }
         Verb::CheckConfig(arguments) => check_config(&paths, arguments),
     };
     done.unwrap_or_else(|error| {
@@ -86,9 +95,41 @@ fn listen_to_signals(inputs: &mpsc::Sender<Input>) -> io::Result<()> {
 }
 
 fn status(paths: &Paths, json: bool) -> Outcome {
-    let status = control::ask(paths)?;
+    let Answer::Status(status) = control::ask(paths, &Request::Status)? else { return Err(ControlError::Ended.into()) };
     if json { print_json(&status) } else { print(status) }?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_now(paths: &Paths, wait: bool) -> Outcome {
+    let Answer::Run(run) = control::ask(paths, &Request::RunNow { wait })? else { return Ok(ExitCode::SUCCESS) };
+    print(format_args!("{}\n", in_words(&run)))?;
+    Ok(if run.result.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn pause(paths: &Paths, Pause { period, reason }: &Pause) -> Outcome {
+    let request = Request::Pause { seconds: period.map(|period| period.as_secs()), reason: reason.clone(), by: user() };
+    control::ask(paths, &request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the name of the user, who may have become root with `sudo`.
+fn user() -> String {
+    let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty() && !name.contains(char::is_control));
+    ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(named).unwrap_or_else(|| "root".to_owned())
+}
+
+/// Parses the length of a pause.
+fn period(text: &str) -> Result<Duration, value::Error> {
+    readers::interval(text.into_deserializer()).map(Option::unwrap_or_default)
+}
+
+/// Parses a reason, which is shown on a line.
+fn reason(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("is empty; say why, for those who find the agent paused"),
+        text if text.contains(char::is_control) => Err("must be a single line"),
+        text => Ok(text.to_owned()),
+    }
 }
 
 fn events(paths: &Paths, arguments: &Events) -> Outcome {
@@ -167,6 +208,12 @@ pub(crate) enum Verb {
     Status(Status),
     /// Show recorded events
     Events(Events),
+    /// Begin a complete run immediately
+    RunNow(RunNow),
+    /// Make no changes for now
+    Pause(Pause),
+    /// End a pause
+    Resume,
     /// Check the configuration for errors
     CheckConfig(CheckConfig),
 }
@@ -193,6 +240,25 @@ pub(crate) struct Events {
     /// Print JSON Lines
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `holo-agent run-now`
+#[derive(Debug, Args)]
+pub(crate) struct RunNow {
+    /// Wait for the run, and show its result
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// `holo-agent pause`
+#[derive(Debug, Args)]
+pub(crate) struct Pause {
+    /// Resume after this time, such as 2h [default: only on request]
+    #[arg(long = "for", value_name = "DURATION", value_parser = period)]
+    pub(crate) period: Option<Duration>,
+    /// The reason, which is shown to others
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(crate) reason: String,
 }
 
 /// `holo-agent check-config`

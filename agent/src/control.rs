@@ -1,21 +1,24 @@
-//! The control socket: every client that connects receives the status as a JSON value.
+//! The control socket: every client that connects sends a request, and receives an answer, each as a line of JSON.
 
 use crate::config::Paths;
 use crate::daemon::Input;
-use crate::report::Status;
+use crate::request::{Answer, Request};
 use crate::spool::create_private_directory;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::UnixListener;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// The timeout for the answer, on both sides.
+/// The timeout for a request, and for an answer that does not wait for a run.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The maximum size of a request in bytes.
+const MAX_REQUEST: u64 = 64 << 10;
 
 /// The maximum size of an answer in bytes; a longer one is cut, and therefore invalid.
 const MAX_ANSWER: u64 = 16 << 20;
@@ -48,6 +51,12 @@ pub(crate) enum ControlError {
         /// The reason.
         source: io::Error,
     },
+    /// The agent refuses the request.
+    #[error("{0}")]
+    Refused(String),
+    /// The agent has ended before the run that was requested.
+    #[error("the agent has ended without an answer")]
+    Ended,
 }
 
 impl Socket {
@@ -85,33 +94,56 @@ fn listen(paths: &Paths) -> io::Result<UnixListener> {
 
 async fn answer(listener: UnixListener, inputs: mpsc::Sender<Input>) {
     loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
+        let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
-        let (sender, status) = oneshot::channel();
-        if inputs.send(Input::Status(sender)).await.is_err() {
-            return;
-        }
-        tokio::spawn(async move {
-            let Ok(status) = status.await else { return };
-            let mut text = serde_json::to_vec(&status).unwrap_or_default();
-            text.push(b'\n');
-            // A client that does not read is disconnected.
-            let _ = tokio::time::timeout(PATIENCE, stream.write_all(&text)).await;
-        });
+        tokio::spawn(serve(stream, inputs.clone()));
     }
 }
 
-/// Requests the status of the running agent.
-pub(crate) fn ask(paths: &Paths) -> Result<Status, ControlError> {
+async fn serve(mut stream: UnixStream, inputs: mpsc::Sender<Input>) {
+    let mut line = Vec::new();
+    let mut reader = BufReader::new((&mut stream).take(MAX_REQUEST));
+    // A client that sends no request, or does not read the answer, is disconnected.
+    let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, reader.read_until(b'\n', &mut line)).await else { return };
+    let answer = match serde_json::from_slice(&line) {
+        Ok(request) => {
+            let (sender, answer) = oneshot::channel();
+            if inputs.send(Input::Request(request, sender)).await.is_err() {
+                return;
+            }
+            let Ok(answer) = answer.await else { return };
+            answer
+        }
+        Err(error) => Answer::Refused { reason: format!("not a request: {error}") },
+    };
+    let mut text = serde_json::to_vec(&answer).unwrap_or_default();
+    text.push(b'\n');
+    let _ = tokio::time::timeout(PATIENCE, stream.write_all(&text)).await;
+}
+
+/// Sends a request to the running agent.
+pub(crate) fn ask(paths: &Paths, request: &Request) -> Result<Answer, ControlError> {
     let path = paths.socket();
-    let ask = || -> io::Result<Status> {
-        let stream = BlockingStream::connect(&path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    let waits_for_run = matches!(request, Request::RunNow { wait: true });
+    let ask = || -> io::Result<Vec<u8>> {
+        let mut stream = BlockingStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE).filter(|_| !waits_for_run))?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
         let mut text = Vec::new();
         stream.take(MAX_ANSWER).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
+        Ok(text)
     };
-    ask().map_err(|source| ControlError::NoAnswer { path: path.clone(), source })
+    let no_answer = |source| ControlError::NoAnswer { path: path.clone(), source };
+    let text = ask().map_err(no_answer)?;
+    if text.is_empty() {
+        return Err(ControlError::Ended);
+    }
+    match serde_json::from_slice(&text).map_err(|error| no_answer(error.into()))? {
+        Answer::Refused { reason } => Err(ControlError::Refused(reason)),
+        answer => Ok(answer),
+    }
 }

@@ -6,17 +6,19 @@
 mod health;
 mod known;
 mod outlets;
+mod requests;
 mod run;
 mod state;
+mod storms;
 mod watch;
 mod whole_runs;
 
 use crate::agenda::Rhythm;
 use crate::child::{ChildEvent, ChildId, Launcher, Running, StartError, Task};
 use crate::config::{Config, ConfigSource, Mode};
-use crate::event::{EventSink, RunEvent, What};
+use crate::event::{EventSink, Pause, RunEvent, What};
 use crate::metrics::Metrics;
-use crate::report::Status;
+use crate::request::{Answer, Request};
 use crate::service::{self, Level, say};
 use crate::spool;
 use health::HealthRounds;
@@ -27,6 +29,7 @@ use jiff::{Timestamp, Zoned};
 use known::Known;
 use outlets::Outlets;
 use run::CurrentRun;
+pub(crate) use run::in_words;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -56,6 +59,8 @@ pub struct Daemon<'a> {
     next_id: u64,
     /// The time of the next complete run.
     next_run: Instant,
+    /// The clients that wait for the complete run that is due on request, if one is.
+    requested: Option<Vec<oneshot::Sender<Answer>>>,
     /// The number of consecutive complete runs that could not begin.
     failures: u32,
     run: Option<CurrentRun>,
@@ -103,6 +108,7 @@ impl<'a> Daemon<'a> {
             said,
             next_id: 0,
             next_run: Instant::now() + wait,
+            requested: None,
             failures: 0,
             run: None,
             catch_up: None,
@@ -140,6 +146,7 @@ impl<'a> Daemon<'a> {
         loop {
             self.step();
             if self.is_over() {
+                self.outlets.end_storms(self.clock.now(), true);
                 self.outlets.end();
                 return;
             }
@@ -171,6 +178,8 @@ impl<'a> Daemon<'a> {
     fn step(&mut self) {
         let now = Instant::now();
         self.outlets.retry(now);
+        self.outlets.end_storms(self.clock.now(), false);
+        self.end_pause_if_over();
         self.health.kill_if_late(now);
         if self.window.is_over(now) {
             self.look_at_window(now);
@@ -232,7 +241,7 @@ impl<'a> Daemon<'a> {
     }
 
     fn may_change(&self) -> bool {
-        self.config.mode == Mode::Enforce && self.window.is_open()
+        self.config.mode == Mode::Enforce && self.window.is_open() && self.last.pause().is_none()
     }
 
     /// Starts a child.
@@ -273,18 +282,20 @@ impl<'a> Daemon<'a> {
         let next_run = (is_free && !self.watch.is_ending()).then_some(self.next_run);
         let catch_up = self.catch_up.as_ref().and_then(CatchUp::next_wake);
         let health = self.health.next_wake(is_free && !self.watch.is_ending());
-        [run, watch, health, next_run, catch_up, self.outlets.next_wake(), self.window.until()]
+        [run, watch, health, next_run, catch_up, self.outlets.next_wake(), self.window.until(), self.end_of_pause()]
             .into_iter()
             .flatten()
             .min()
     }
 }
 
-/// The last runs and their file.
+/// The last runs, the pause, and the file in which they survive a restart.
 #[derive(Debug)]
 struct LastRuns {
     path: PathBuf,
     runs: Runs,
+    /// True if the event of the run that began last was recorded.
+    is_recorded: bool,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -294,13 +305,14 @@ struct Runs {
     good: Option<Timestamp>,
     /// The start time of a run whose end is unknown.
     begun: Option<Timestamp>,
+    pause: Option<Pause>,
 }
 
 impl LastRuns {
     /// Reads the file. If it cannot be read, there are no known runs.
     fn read(path: PathBuf) -> LastRuns {
         let runs = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        LastRuns { path, runs }
+        LastRuns { path, runs, is_recorded: false }
     }
 
     /// Returns the last finished complete run.
@@ -315,13 +327,31 @@ impl LastRuns {
 
     /// Returns the start time of a run whose end is unknown.
     fn begun(&self) -> Option<Timestamp> {
-        self.runs.begun
+        self.runs.begun.filter(|_| !self.is_recorded)
+    }
+
+    /// Returns the pause, if the agent makes no changes for now.
+    fn pause(&self) -> Option<&Pause> {
+        self.runs.pause.as_ref()
     }
 
     /// Records the start of a run; `None` when its end is known.
     fn set_begun(&mut self, begun: Option<Timestamp>) {
-        self.runs.begun = begun;
+        (self.runs.begun, self.is_recorded) = (begun, false);
         self.keep();
+    }
+
+    /// Notes that the event of the run that began last was recorded. The file still names its start, so that the next
+    /// agent looks for the event: a power cut may happen before it is on disk.
+    fn set_recorded(&mut self) {
+        self.is_recorded = true;
+        self.keep();
+    }
+
+    /// Records a pause, or its end. Returns the reason why it will not survive a restart, if so.
+    fn set_pause(&mut self, pause: Option<Pause>) -> Option<String> {
+        self.runs.pause = pause;
+        self.keep()
     }
 
     /// Records a finished complete run. It is saved together with the next change of `begun`.
@@ -332,11 +362,13 @@ impl LastRuns {
         self.runs.run = Some(run.clone());
     }
 
-    fn keep(&self) {
+    /// Writes the file. Returns the error, which was logged.
+    fn keep(&self) -> Option<String> {
         let written = serde_json::to_vec(&self.runs).map_err(Into::into);
-        if let Err(error) = written.and_then(|text| spool::replace(&self.path, &text, 0o600)) {
-            say(Level::Error, format_args!("{}: {error}", self.path.display()));
-        }
+        let error = written.and_then(|text| spool::replace(&self.path, &text, 0o600)).err()?;
+        let error = format!("{}: {error}", self.path.display());
+        say(Level::Error, &error);
+        Some(error)
     }
 }
 
@@ -349,8 +381,8 @@ pub enum Input {
     ClockSet,
     /// Terminate the agent.
     End,
-    /// Return the status.
-    Status(oneshot::Sender<Status>),
+    /// Meet a client's request, and answer it.
+    Request(Request, oneshot::Sender<Answer>),
 }
 
 /// The time of day.

@@ -17,6 +17,7 @@ pub mod daemon;
 pub mod event;
 pub mod metrics;
 pub mod report;
+pub mod request;
 mod service;
 pub mod spool;
 

@@ -44,6 +44,7 @@ pub struct Metrics {
     last_good: Gauge,
     last_run: GaugeVec,
     watching: IntGaugeVec,
+    paused: IntGauge,
 }
 
 /// The number of entities by plugin and outcome.
@@ -96,8 +97,9 @@ impl Metrics {
                 Opts::new("holo_watching", "1 if holo watch runs, by what is done about drift."),
                 &["mode"],
             )?,
+            paused: IntGauge::new("holo_agent_paused", "1 if the agent makes no changes, on request.")?,
         };
-        let all: [Box<dyn Collector>; 13] = [
+        let all: [Box<dyn Collector>; 14] = [
             Box::new(info),
             Box::new(metrics.runs.clone()),
             Box::new(metrics.durations.clone()),
@@ -111,6 +113,7 @@ impl Metrics {
             Box::new(metrics.last_good.clone()),
             Box::new(metrics.last_run.clone()),
             Box::new(metrics.watching.clone()),
+            Box::new(metrics.paused.clone()),
         ];
         all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
         // Counters without events are zero rather than missing.
@@ -177,6 +180,10 @@ impl Metrics {
         for (mode, applied) in [("apply", true), ("report", false)] {
             self.watching.with_label_values(&[mode]).set(i64::from(applies == Some(applied)));
         }
+    }
+
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.paused.set(i64::from(is_paused));
     }
 
     /// Returns the metrics as text.

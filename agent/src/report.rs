@@ -1,10 +1,12 @@
 //! The status of the agent and of the machine, also as a text for people.
 
-use crate::event::{Event, RunEvent, What};
+use crate::event::{DefinitionError, Event, Header, Pause, RunEvent, Storm, WatchState, What};
 use crate::metrics::state_name;
 use holo_events::{HealthState, Writer};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+#[cfg(test)]
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -38,9 +40,10 @@ fn time(time: Timestamp) -> impl Display {
 
 impl Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "     agent {} (process {}, since {})", self.version, self.pid, time(self.started))?;
+        writeln!(f, "     agent {} (process {}, since {})", self.header.version, self.pid, time(self.started))?;
         writeln!(f, "      mode {}", self.mode)?;
         writeln!(f, "     doing {}", self.doing)?;
+        self.paused.iter().try_for_each(|pause| writeln!(f, "    paused {pause}"))?;
         match &self.last {
             Some(run) => {
                 writeln!(f, "  last run {}: {} {}, {}", time(run.began), run.verb, run.result.name(), run.tally)?;
@@ -59,9 +62,13 @@ impl Display for Status {
             writeln!(f, "    health {ok} of {} ok", self.health.len())?;
         }
         writeln!(f, "connection none")?;
-        for (heading, troubles) in [("drifted", &self.drifted), ("failed", &self.failed)] {
-            list(f, heading, troubles)?;
+        let of_kind = |kind| self.drifted.iter().filter(move |(_, trouble)| trouble.kind == kind);
+        for (heading, kind) in
+            [("drifted", TroubleKind::Drifted), ("edited", TroubleKind::Edited), ("refused", TroubleKind::Refused)]
+        {
+            list(f, heading, &of_kind(kind).map(|(entity, trouble)| (entity.clone(), trouble.clone())).collect())?;
         }
+        list(f, "failed", &self.failed)?;
         let unwell: BTreeMap<String, Trouble> = self.health.iter().filter_map(unwell).collect();
         list(f, "unwell", &unwell)?;
         for error in [&self.config_error, &self.spool_error].into_iter().flatten() {
@@ -71,12 +78,20 @@ impl Display for Status {
     }
 }
 
+impl Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "since {} by {}", time(self.since), self.by)?;
+        self.until.iter().try_for_each(|until| write!(f, ", until {}", time(*until)))?;
+        write!(f, ": {}", self.reason)
+    }
+}
+
 /// Returns an entity that is not healthy, with its state.
 fn unwell((entity, health): (&String, &Health)) -> Option<(String, Trouble)> {
     let Health { state, since, text } = health;
     // The message of a check starts with its state.
     let reason = text.clone().unwrap_or_else(|| state_name(*state).to_owned());
-    let trouble = Trouble { since: *since, reason: Some(reason), writer: None };
+    let trouble = Trouble { since: *since, kind: TroubleKind::Failed, reason: Some(reason), writer: None };
     (*state != HealthState::Ok).then(|| (entity.clone(), trouble))
 }
 
@@ -91,6 +106,33 @@ fn list(f: &mut fmt::Formatter<'_>, heading: &str, troubles: &BTreeMap<String, T
     }
 }
 
+/// Describes the end of a pause, which a user has ended or which was over.
+pub(crate) fn resumed(by: Option<&str>) -> String {
+    by.map_or_else(|| "resumed, as the time is over".to_owned(), |by| format!("resumed by {by}"))
+}
+
+/// Describes an invalid definition.
+pub(crate) fn definition_error(error: &DefinitionError) -> String {
+    format!("definition error {error}")
+}
+
+/// Describes many events of a kind.
+pub(crate) fn in_storm(storm: &Storm) -> String {
+    let Storm { of, count, sample, .. } = storm;
+    let rest = if *count > sample.len() as u64 { ", …" } else { "" };
+    format!("{of} {count} more entities: {}{rest}", sample.join(", "))
+}
+
+/// Describes an event of the watch.
+pub(crate) fn of_watch(state: WatchState, reason: Option<&str>) -> String {
+    let words = match state {
+        WatchState::Started => "holo watch has started",
+        WatchState::Ended => "holo watch has ended",
+        WatchState::Restarted => "holo watch was started again",
+    };
+    reason.map_or_else(|| words.to_owned(), |reason| format!("{words}: {reason}"))
+}
+
 /// Returns the reason and the writing process in brackets, if known.
 pub(crate) fn cause(reason: Option<&str>, writer: Option<&Writer<'_>>) -> String {
     let writer = writer.map(|writer| format!("written by {writer}"));
@@ -100,7 +142,7 @@ pub(crate) fn cause(reason: Option<&str>, writer: Option<&Writer<'_>>) -> String
 
 impl Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", time(self.time))?;
+        write!(f, "{} ", time(self.header.time))?;
         match &self.what {
             What::Run(run) => {
                 write!(f, "{} {}: {}", run.verb, run.result.name(), run.tally)?;
@@ -109,6 +151,13 @@ impl Display for Event {
             What::Drifted { entity, reason, writer } => {
                 write!(f, "drifted {entity}{}", cause(reason.as_deref(), writer.as_ref()))
             }
+            What::Edited { entity, reason, writer } => {
+                write!(f, "edited {entity}{}", cause(Some(reason), writer.as_ref()))
+            }
+            What::Refused { entity, reason } => write!(f, "refused {entity}: {reason}"),
+            What::DefinitionError(error) => write!(f, "{}", definition_error(error)),
+            What::Storm(storm) => write!(f, "{}", in_storm(storm)),
+            What::Watch { state, reason } => write!(f, "{}", of_watch(*state, reason.as_deref())),
             What::Returned { entity } => write!(f, "returned {entity}"),
             What::Repaired { entity, .. } => write!(f, "repaired {entity}"),
             What::Failed { entity, reason } => write!(f, "failed {entity}: {reason}"),
@@ -116,6 +165,8 @@ impl Display for Event {
                 write!(f, "health of {entity}: {}", state_name(*state))?;
                 text.iter().try_for_each(|text| write!(f, " ({text})"))
             }
+            What::Paused(pause) => write!(f, "paused {pause}"),
+            What::Resumed { by } => f.write_str(&resumed(by.as_deref())),
             What::Merged(counts) => write!(f, "{} earlier events", counts.total()),
         }
     }
@@ -123,25 +174,35 @@ impl Display for Event {
 
 /// The status of the agent and of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Status {
-    /// The version of the agent.
-    pub version: String,
-    /// Its process ID.
+    /// The fields that it has in common with events.
+    #[serde(flatten)]
+    pub header: Header,
+    /// Always `status`.
+    pub kind: StatusKind,
+    /// The process ID of the agent.
     pub pid: u32,
     /// The start time in UTC.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub started: Timestamp,
     /// `enforce` or `report`.
     pub mode: String,
     /// The current activity.
     pub doing: Doing,
+    /// The pause, if the agent makes no changes for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
     /// The last complete run, including those of previous agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<RunEvent>,
     /// The end time of the last successful complete run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub last_good: Option<Timestamp>,
     /// The start time of the next complete run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub next: Option<Timestamp>,
     /// The entities that are not in their desired state.
     pub drifted: BTreeMap<String, Trouble>,
@@ -160,8 +221,18 @@ pub struct Status {
     pub spool_error: Option<String>,
 }
 
+/// The kind of the status, as opposed to those of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StatusKind {
+    /// The status.
+    Status,
+}
+
 /// The current activity of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Doing {
     /// It waits for the next run.
@@ -181,6 +252,7 @@ pub enum Doing {
         /// `apply` or `check`.
         verb: String,
         /// The start time in UTC.
+        #[cfg_attr(test, schemars(with = "String"))]
         since: Timestamp,
     },
     /// It is terminating.
@@ -189,6 +261,7 @@ pub enum Doing {
 
 /// The connection to a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Connection {
     /// No connection is configured.
@@ -197,10 +270,13 @@ pub enum Connection {
 
 /// The health of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Health {
     /// The worst state of its checks.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub state: HealthState,
     /// The time since when it has this state, in UTC.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub since: Timestamp,
     /// The message of that check, unless it is ok.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,13 +285,54 @@ pub struct Health {
 
 /// A problem of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Trouble {
     /// The time at which it was detected, in UTC.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub since: Timestamp,
+    /// The kind of problem.
+    #[serde(default)]
+    pub kind: TroubleKind,
     /// The reason, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The process that modified it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<crate::event::WriterSchema>"))]
     pub writer: Option<Writer<'static>>,
+}
+
+/// The kinds of problems of entities, as those of the events about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TroubleKind {
+    /// It is not in its desired state.
+    #[default]
+    Drifted,
+    /// It was changed manually, and is left alone.
+    Edited,
+    /// A change requires `--force` for another reason.
+    Refused,
+    /// It cannot be checked or repaired, or is not healthy.
+    Failed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of `holo-agent events --json` or `holo-agent status --json`.
+    #[derive(JsonSchema)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only the schema is used")]
+    enum AgentLine {
+        Event(Box<Event>),
+        Status(Box<Status>),
+    }
+
+    #[test]
+    fn schema_is_that_of_the_types() {
+        holo_testing::schema_is_kept("holo-agent-events.schema.json", &schemars::schema_for!(AgentLine));
+    }
 }

@@ -1,4 +1,5 @@
-//! Events on disk: appended individually, limited in size, and complete under all circumstances.
+//! Events on disk: appended individually, synced at most once a second, limited in size, and complete under all
+//! circumstances.
 //!
 //! Each event is a line of JSON. A line truncated by a crash is skipped. When the file is too large, its oldest half is
 //! replaced with the numbers of its events. Events that cannot be written, for example because the disk is full, are
@@ -12,13 +13,19 @@ use crate::event::{Counts, Event, EventSink, What};
 use jiff::Timestamp;
 use rustix::fs::fsync;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
 
 /// The maximum number of pending events in memory.
 const WAITING: usize = 1000;
+
+/// The stack size of the thread that syncs.
+const STACK: usize = 64 << 10;
 
 /// The event file and pending events.
 #[derive(Debug)]
@@ -33,6 +40,9 @@ pub struct Spool {
     refuge: Option<PathBuf>,
     is_refuge_used: bool,
     obstacle: Option<String>,
+    last_seq: u64,
+    /// The file to sync next, for the thread that does.
+    syncs: Option<SyncSender<File>>,
 }
 
 impl Spool {
@@ -40,8 +50,12 @@ impl Spool {
     #[must_use]
     pub fn open(path: impl Into<PathBuf>, limit: u64) -> Spool {
         let path = path.into();
-        let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        Spool { path, limit, size, waiting: VecDeque::new(), refuge: None, is_refuge_used: false, obstacle: None }
+        let metadata = fs::metadata(&path).ok().filter(Metadata::is_file);
+        let size = metadata.as_ref().map_or(0, Metadata::len);
+        let events = metadata.and_then(|_| Spool::read(&path).ok()).unwrap_or_default();
+        let last_seq = events.iter().map(|event| event.header.seq).max().unwrap_or_default();
+        let (waiting, refuge, is_refuge_used, obstacle) = (VecDeque::new(), None, false, None);
+        Spool { path, limit, size, waiting, refuge, is_refuge_used, obstacle, last_seq, syncs: None }
     }
 
     /// Sets the file for pending events. Those that a previous agent left there become pending.
@@ -52,6 +66,7 @@ impl Spool {
         let on_disk = if left.is_empty() { Vec::new() } else { Spool::read(&self.path).unwrap_or_default() };
         // A crash may have happened after an event was written, but before it was removed from the pending ones.
         let is_on_disk = |event: &Event| on_disk.iter().any(|other| other.id == event.id);
+        self.last_seq = left.iter().map(|event| event.header.seq).fold(self.last_seq, u64::max);
         self.waiting.extend(left.into_iter().filter(|event| !is_on_disk(event)));
         self.refuge = Some(refuge);
         self
@@ -117,13 +132,28 @@ impl Spool {
         // Ends a truncated line, so that this event is not appended to it.
         let before = file.metadata()?.len();
         let begun = if ends_a_line(&file, before)? { line.to_vec() } else { [b"\n", line].concat() };
-        let written = file.write_all(&begun).and_then(|()| file.sync_data());
+        let written = file.write_all(&begun);
         match written {
-            Ok(()) => self.size = before + begun.len() as u64,
+            Ok(()) => {
+                self.size = before + begun.len() as u64;
+                self.sync(file);
+            }
             // Only complete lines are left.
             Err(_) => file.set_len(before)?,
         }
         written
+    }
+
+    /// Syncs the file soon, in a thread of its own, because that may take long.
+    fn sync(&mut self, file: File) {
+        let sender = self.syncs.get_or_insert_with(|| {
+            let (sender, files) = mpsc::sync_channel(1);
+            // Without the thread, the kernel writes the events after some seconds.
+            let _ = thread::Builder::new().name("sync".to_owned()).stack_size(STACK).spawn(move || sync_all(&files));
+            sender
+        });
+        // If a sync is due already, it includes this event.
+        let _ = sender.try_send(file);
     }
 
     /// Replaces the older half with its numbers.
@@ -157,9 +187,18 @@ impl Spool {
     }
 }
 
+/// Syncs files as they come, at most one a second.
+fn sync_all(files: &Receiver<File>) {
+    for file in files {
+        // A failure is one of the disk, which the next write reports.
+        let _ = file.sync_data();
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// Returns the event for merged events, the last of which is `last`.
 fn merged(counts: Counts, last: &Event) -> Event {
-    Event { id: last.id.clone(), time: last.time, what: What::Merged(counts) }
+    Event { what: What::Merged(counts), ..last.clone() }
 }
 
 /// Formats events as on disk.
@@ -184,6 +223,7 @@ fn ends_a_line(file: &File, size: u64) -> io::Result<bool> {
 
 impl EventSink for Spool {
     fn record(&mut self, event: Event) {
+        self.last_seq = self.last_seq.max(event.header.seq);
         self.waiting.push_back(event);
         self.retry();
     }
@@ -205,6 +245,19 @@ impl EventSink for Spool {
 
     fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref()
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // The thread ends with the process, perhaps before its next sync.
+        if self.syncs.is_some() {
+            let _ = File::open(&self.path).and_then(|file| file.sync_data());
+        }
     }
 }
 

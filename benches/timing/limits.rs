@@ -1,8 +1,7 @@
 //! Compares counted operations of each step with the minimum that any program must perform for the same work.
 
-use crate::timing::measurement::Calls;
-use crate::timing::results::{Results, thousands};
-use crate::timing::scenes::Scene;
+use crate::timing::results::{Calls, Results, thousands};
+use crate::timing::scenes::{Scene, Step};
 use std::fmt::Write;
 
 /// The system calls that wait for the disk.
@@ -49,33 +48,32 @@ impl Least {
 
 /// Returns the table of the counts of a scene; empty if there are none.
 pub(crate) fn table(scene: &Scene, results: &Results) -> String {
-    let counted = scene.steps.iter().find_map(|step| results.calls(scene.name, step.name));
-    let Some((size, _)) = counted else { return String::new() };
+    let counts = |step: &Step| results.counts((scene.name, step.name));
+    let Some((size, _)) = scene.steps.iter().find_map(counts) else { return String::new() };
     let mut text = format!(
-        "Counts for each of {} {}, and their ratio to the minimum:\n\n| | system calls | inodes created | KiB written | waits for the disk | \
+        "\nCounts for each of {} {}, and their ratio to the minimum:\n\n| | system calls | inodes created | KiB written | waits for the disk | \
          minimum |\n|---|--:|--:|--:|--:|---|\n",
-        thousands(size as u64),
+        thousands(*size),
         scene.entities
     );
     for step in &scene.steps {
-        let Some((size, calls)) = results.calls(scene.name, step.name) else { continue };
+        let Some((size, (calls, inodes))) = counts(step) else { continue };
         let least = step.least.unwrap_or(Least::words(""));
-        let each = |count: f64| count / size as f64;
-        let sizes = results.sizes(scene.name);
-        let written = sizes.iter().rev().find_map(|size| {
-            let written = results.median(scene.name, step.name, *size, |measured| measured.written as f64)?;
-            Some(written / *size as f64)
+        let each = |count: f64| count / *size as f64;
+        let written = results.cases(scene.name).into_iter().rev().find_map(|case| {
+            let written = results.median((scene.name, step.name), case, |measured| measured.written as f64)?;
+            Some(written / case.0 as f64)
         });
         let cells = [
             cell(calls.get("total").map(|total| each(*total as f64)), least.calls),
-            cell(results.inodes(scene.name, step.name, size).map(|inodes| each(inodes as f64)), least.inodes),
+            cell(inodes.map(|inodes| each(inodes as f64)), least.inodes),
             cell(written, least.written),
             cell(Some(each(syncs(calls) as f64)), least.syncs),
         ];
         // Writing to a string cannot fail.
         let _ = writeln!(text, "| {} | {} | {} |", step.name, cells.join(" | "), least.why);
     }
-    text + "\n"
+    text
 }
 
 /// Formats a count, and its ratio to the minimum.

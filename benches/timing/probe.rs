@@ -1,7 +1,7 @@
 //! A process between the benchmark and the timed program: it starts only that program, so the kernel's resource usage
 //! of its children is that of the program.
 
-use crate::timing::measurement::{Calls, Measurement};
+use crate::timing::results::{Calls, Measurement};
 use anyhow::{Context, Result, bail, ensure};
 use holo_testing::{Need, require};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -30,9 +30,11 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
     let [result, program, arguments @ ..] = arguments else { bail!("a probe needs a file and a program") };
     // Flush earlier writes, so that they are not charged to the program.
     rustix::fs::sync();
+    let busy = busy()?;
     let start = Instant::now();
     let output = Command::new(program).args(arguments).output().with_context(|| format!("start {program:?}"))?;
     let wall = start.elapsed().as_secs_f64();
+    let busy = self::busy()? - busy;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu = [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum();
     std::io::stdout().write_all(&output.stdout)?;
@@ -40,8 +42,18 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
     ensure!(output.status.success(), "{program:?} ended with {}", output.status);
     // The kernel counts in sectors of 512 bytes.
     let written = usage.block_writes() / 2;
-    std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, memory: usage.max_rss(), written })?)?;
+    std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, busy, memory: usage.max_rss(), written })?)?;
     Ok(())
+}
+
+/// Returns the CPU time of all processes of the machine since it was started, in seconds, including time for which the
+/// host of a virtual machine ran others.
+fn busy() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let all = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    // User, nice, system, idle, waiting for the disk, interrupts, and stolen.
+    let busy = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|field| all.clone().nth(field)?.parse::<f64>().ok());
+    Ok(busy.sum::<f64>() / 100.0)
 }
 
 /// Returns the prefix of a command line whose system calls are counted into this file.

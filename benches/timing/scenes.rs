@@ -3,26 +3,27 @@
 mod archives;
 mod declared;
 mod files;
-mod history;
 mod packages;
+mod peers;
 mod scaffold;
 mod services;
 
 use crate::timing::limits::Least;
-use crate::timing::measurement::{Calls, Measurement};
 use crate::timing::probe;
-use crate::timing::site::{Site, Words};
+use crate::timing::results::{Calls, Measurement};
+use crate::timing::site::{Site, Words, create_folder, holo};
 use anyhow::{Context, Result, ensure};
 use holo_testing::{Need, Overlay, require};
-use std::ffi::OsString;
-use std::time::Duration;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// A table of related measurements.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
     /// The name of its entities.
     pub(crate) entities: &'static str,
-    pub(crate) sizes: &'static [usize],
+    sizes: &'static [usize],
     pub(crate) needs: &'static [&'static [Need]],
     /// Creates the system of the scene, if it needs one of its own.
     pub(crate) system: Option<fn() -> Overlay>,
@@ -30,6 +31,8 @@ pub(crate) struct Scene {
     pub(crate) steps: Vec<Step>,
     /// Pairs of steps that are compared with each other.
     pub(crate) ratios: &'static [(&'static str, &'static str)],
+    /// What a sceptical reader should know.
+    pub(crate) remarks: &'static str,
 }
 
 /// A step of a scene.
@@ -93,7 +96,7 @@ impl Step {
         let [probe, word] = probe::words()?;
         let mut words = vec![probe, word, result.clone().into()];
         words.extend((self.words)(site)?);
-        words.splice(0..0, site.through());
+        words.splice(0..0, site.pinned());
         let output = site.output(&words)?;
         self.judge(site, &output)?;
         serde_json::from_str(&site.read(&result)?).context("parse the measurement")
@@ -119,11 +122,23 @@ impl Step {
 
 impl Scene {
     /// Creates a site for a round.
-    pub(crate) fn site(&self, size: usize, through: Option<OsString>) -> Result<Site> {
+    pub(crate) fn site(&self, size: usize, cores: usize) -> Result<Site> {
         let system = self.system.map(|system| system().time_limit(Duration::from_secs(600)));
-        let site = Site::make(system, size, through)?;
+        let site = Site::make(system, size, cores)?;
         (self.prepare)(&site)?;
         Ok(site)
+    }
+
+    /// Returns the numbers of entities, limited to a maximum.
+    pub(crate) fn sizes(&self, at_most: usize) -> Vec<usize> {
+        let mut sizes: Vec<_> = self.sizes.iter().map(|size| *size.min(&at_most)).collect();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Returns true if operations can be compared with a minimum.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.steps.iter().any(|step| step.least.is_some())
     }
 
     /// Returns what this machine lacks for the scene, if anything.
@@ -147,15 +162,14 @@ impl Scene {
 pub(crate) fn all() -> Vec<Scene> {
     vec![
         files::scene(),
-        files::records(),
         declared::scene(),
         declared::chain(),
-        declared::refreshes(),
         scaffold::scene(),
         archives::scene(),
         packages::scene(),
         services::scene(),
-        history::scene(),
+        peers::twelve_plugins(),
+        peers::scene(),
     ]
 }
 
@@ -174,13 +188,47 @@ fn target(number: usize) -> String {
 }
 
 /// Returns true if all targets below a directory have the content with this word.
-fn is_filled(site: &Site, dir: &std::path::Path, word: &str) -> Result<bool> {
+fn is_filled(site: &Site, dir: &Path, word: &str) -> Result<bool> {
     for number in 0..site.size {
         let path = dir.join(target(number));
-        let found = std::fs::read(&path);
+        let found = fs::read(&path);
         if !found.is_ok_and(|found| found == content(word, number).as_bytes()) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Returns the command line that copies the contents of a directory.
+fn rsync(options: &str, from: &Path, to: &Path) -> Words {
+    // Without the slash, rsync would copy the directory itself.
+    vec!["rsync".into(), options.into(), from.join("").into(), to.into()]
+}
+
+/// Returns the steps that find everything as it should be, alternating with those of rsync, which compare the same:
+/// sizes and times, then contents. `copy` and `copy_contents` are the command lines of rsync.
+fn nothing_to_do(
+    compared: Least,
+    verified: Least,
+    copy: fn(&Site) -> Result<Words>,
+    copy_contents: fn(&Site) -> Result<Words>,
+) -> [Step; 5] {
+    let apply = Step::new("apply, nothing to do", |_| holo(&["apply"])).at_least(compared).after(Site::settle);
+    let verify = Step::new("apply --verify, nothing to do", |_| holo(&["apply", "--verify"])).at_least(verified);
+    let steps = [
+        apply,
+        Step::new("`rsync -a`, all equal", copy),
+        verify,
+        Step::new("`rsync -ac`, all equal", copy_contents),
+        Step::new("check", |_| holo(&["check"])).at_least(compared),
+    ];
+    steps.map(Step::changes_nothing)
+}
+
+/// Writes a file that was last modified an hour ago, so that rsync takes it for another version of one of the same size.
+fn write_old(path: &Path, text: &str) -> Result<()> {
+    create_folder(path.parent().unwrap_or(path))?;
+    fs::write(path, text)?;
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    Ok(File::options().write(true).open(path)?.set_modified(hour_ago)?)
 }

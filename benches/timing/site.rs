@@ -1,6 +1,5 @@
 //! A site, where the steps of a scene run: a temporary root or system.
 
-use super::scratch;
 use crate::common;
 use anyhow::{Context, Result, bail, ensure};
 use holo_testing::{Overlay, binaries};
@@ -13,15 +12,17 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
+/// The directory for all sites.
+const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 /// How long files must be unchanged before an apply records them as such.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
 /// A directory with a root and the files of other programs, or a system of its own.
 pub(crate) struct Site {
     pub(crate) size: usize,
+    pub(crate) cores: usize,
     dir: TempDir,
     system: Option<Overlay>,
-    through: Option<OsString>,
 }
 
 /// A program and its arguments.
@@ -33,9 +34,9 @@ pub(crate) fn words(text: &[&str]) -> Words {
 }
 
 impl Site {
-    pub(crate) fn make(system: Option<Overlay>, size: usize, through: Option<OsString>) -> Result<Site> {
-        let dir = TempDir::new_in(scratch()).with_context(|| format!("make a directory in {}", scratch().display()))?;
-        let site = Site { size, dir, system, through };
+    pub(crate) fn make(system: Option<Overlay>, size: usize, cores: usize) -> Result<Site> {
+        let dir = TempDir::new_in(SCRATCH).with_context(|| format!("make a directory in {SCRATCH}"))?;
+        let site = Site { size, cores, dir, system };
         if site.system.is_none() {
             for folder in ["etc/holorc.d", "run", "tmp"] {
                 create_folder(&site.root().join(folder))?;
@@ -60,19 +61,23 @@ impl Site {
         self.system.as_ref().context("this scene has no system of its own")
     }
 
-    /// Configures a plugin.
-    pub(crate) fn plugin(&self, id: &str) -> Result<()> {
-        let plugin = binaries::binary(&format!("holo-{id}"))?;
-        create_folder(&self.root().join("var/lib/holo").join(id))?;
-        self.write("etc/holorc", &format!("plugin {id}={}\n", plugin.display()))
-    }
-
-    /// Configures a plugin on a system of its own.
-    pub(crate) fn plugin_of_system(&self, id: &str) -> Result<()> {
-        let plugin = binaries::binary(&format!("holo-{id}"))?;
-        self.system()?.write("/etc/holorc", format!("plugin {id}={}\n", plugin.display()));
-        self.system()?.must(&format!("rm -rf /etc/holorc.d && mkdir -p /usr/share/holo/{id}"));
-        Ok(())
+    /// Configures these plugins, and no others, each with an empty directory of resources.
+    pub(crate) fn plugins(&self, ids: &[&str]) -> Result<()> {
+        let mut lines = String::new();
+        for id in ids {
+            let plugin = binaries::binary(&format!("holo-{id}"))?;
+            lines += &format!("plugin {id}={}\n", plugin.display());
+        }
+        match &self.system {
+            Some(system) => {
+                system.must(&format!(
+                    "rm -rf /etc/holorc.d; cd /usr/share; mkdir -p holo; cd holo; mkdir -p {}",
+                    ids.join(" ")
+                ));
+            }
+            None => ids.iter().try_for_each(|id| create_folder(&self.root().join("usr/share/holo").join(id)))?,
+        }
+        self.write("etc/holorc", &lines)
     }
 
     /// Writes a file below the root, creating its parent directories.
@@ -134,9 +139,12 @@ impl Site {
         }
     }
 
-    /// Returns the program through which others are run, if requested. Not used on a system of its own.
-    pub(crate) fn through(&self) -> Option<OsString> {
-        self.through.clone().filter(|_| self.system.is_none())
+    /// Returns the prefix of a command line that runs on some of the machine's cores.
+    pub(crate) fn pinned(&self) -> Words {
+        if self.cores == cores() {
+            return Words::new();
+        }
+        words(&["taskset", "--cpu-list", &format!("0-{}", self.cores - 1)])
     }
 
     /// Runs a program that must succeed, in the environment of all measurements. Returns its output.
@@ -156,12 +164,41 @@ impl Site {
             .env("HOLO_ROOT_DIR", &root)
             .env("TMPDIR", root.join("tmp"))
             .env("LC_ALL", "C")
-            // On a real root, these records are enabled by default.
+            // On a real root, this record is enabled by default.
             .env("HOLO_FILES_RECORD", "1")
-            .env("HOLO_SCAFFOLD_RECORD", "1")
             .current_dir(root);
         common::run(command).map(|output| output.stdout)
     }
+}
+
+/// Returns the number of cores of the machine.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Describes the machine, its disk and the day.
+pub(crate) fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: String, name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        line.unwrap_or_default().trim_matches([' ', '\t', ':']).to_owned()
+    };
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let memory = field(read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse::<f64>().unwrap_or_default();
+    let mounts = read("/proc/self/mounts");
+    let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let disk = mounts.filter(|mount| mount.get(1).is_some_and(|at| Path::new(SCRATCH).starts_with(at)));
+    let disk = disk.max_by_key(|mount| mount.get(1).map(|at| at.len()));
+    let disk = disk.map_or_else(String::new, |mount| {
+        [mount.get(2), mount.get(3)].into_iter().flatten().copied().collect::<Vec<_>>().join(" with ")
+    });
+    format!(
+        "Linux {}, {}, {:.0} GiB of memory, {disk}, on {}",
+        kernel.trim(),
+        field(read("/proc/cpuinfo"), "model name"),
+        memory / 1024.0 / 1024.0,
+        jiff::Zoned::now().date()
+    )
 }
 
 /// Returns the command line of holo.

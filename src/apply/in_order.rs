@@ -99,7 +99,7 @@ impl<'a> InOrder<'a> {
         }
         if self.current.is_some_and(|current| index > current) {
             // Progress is outdated by the time its turn comes.
-            if !matches!(said, Said::Message(Message::Progress(_))) {
+            if !matches!(said, Said::Message(Message::Progress(_) | Message::Witness(_))) {
                 self.works[index].kept.push(said);
             }
             return;
@@ -143,14 +143,17 @@ impl<'a> InOrder<'a> {
         let reporter = &mut *self.reporter;
         match said {
             Said::Output(stream, bytes) => reporter.output(*stream, bytes),
+            Said::Message(Message::Witness(_)) => {}
             Said::Message(message) => reporter.event(Event::Message(message)),
             Said::Diff(text) => reporter.event(Event::Diff(text)),
             Said::Warning(text) => reporter.warning(text),
             Said::Error(text) => reporter.error(text),
             Said::Malformed(text) => reporter.event(Event::Failed(Some(text))),
             Said::Failed(Failure::Told) => reporter.event(Event::Failed(None)),
-            Said::Failed(Failure::Status(reason) | Failure::Broken(reason)) => {
+            Said::Failed(Failure::Status(reason)) => reporter.event(Event::Failed(Some(reason))),
+            Said::Failed(Failure::Broken(reason)) => {
                 reporter.event(Event::Failed(Some(reason)));
+                reporter.event(Event::Broken);
             }
             Said::TooEarly(first) => {
                 reporter.warning(format!("{first} comes first, and would be changed"));

@@ -6,7 +6,8 @@ use crate::report::End;
 use bstr::{BStr, BString};
 use holo_protocol::message::MAX_SENT;
 use holo_protocol::session::Stream;
-use holo_protocol::{Message, Sent};
+use holo_protocol::{Message, Sent, Witness};
+use std::mem;
 
 /// The rules by which the messages of a set are read.
 #[derive(Clone, Copy)]
@@ -34,6 +35,10 @@ pub(super) struct Outcome<'a> {
     pub(super) sent: Vec<Sent>,
     /// The values that describe its current state, each `KEY=VALUE`.
     pub(super) kept: Vec<BString>,
+    /// The files on which the answer that it is unchanged rests.
+    witnesses: Vec<Witness>,
+    /// Whether its plugin has said more about it than that it is unchanged.
+    says_more: bool,
     /// Whether it was changed, if known.
     touched: Option<bool>,
     /// Whether the plugin has reported that it would be changed.
@@ -50,6 +55,8 @@ impl<'a> Outcome<'a> {
             end: None,
             sent: Vec::new(),
             kept: Vec::new(),
+            witnesses: Vec::new(),
+            says_more: false,
             touched: None,
             would_change: false,
             is_over: false,
@@ -71,6 +78,11 @@ impl<'a> Outcome<'a> {
     }
 
     fn note(&mut self, said: &Said) {
+        match said {
+            Said::Message(Message::Witness(witness)) => return self.witnesses.push(witness.clone()),
+            Said::Done | Said::Message(Message::NotChanged) => {}
+            _ => self.says_more = true,
+        }
         match said {
             Said::Message(Message::WouldChange(_)) => self.would_change = true,
             Said::Diff(text) => self.would_change |= !text.is_empty(),
@@ -111,6 +123,13 @@ impl<'a> Outcome<'a> {
         })
     }
 
+    /// Returns the files on which it rests that the entity is in its desired state, if its plugin need not be asked
+    /// again before one of them changes.
+    pub(super) fn take_witnesses(&mut self) -> Option<Vec<Witness>> {
+        let is_fixed = self.end() == End::Unchanged && !self.says_more && !self.witnesses.is_empty();
+        is_fixed.then(|| mem::take(&mut self.witnesses))
+    }
+
     /// Whether its plugin has reported that it was not changed, which is possible for a failure too.
     pub(super) fn is_untouched(&self) -> bool {
         self.touched == Some(false)
@@ -146,7 +165,9 @@ impl Said {
     fn new(progress: Progress<'_>, id: &BStr, rules: Rules<'_>) -> Said {
         let cannot_diff = |reason: &dyn std::fmt::Display| Said::Error(format!("cannot diff {id}: {reason}"));
         match progress {
-            Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
+            Progress::Output(stream, bytes) => {
+                Said::Output(stream, rules.view.resources.show_originals(bytes.into()).into_owned())
+            }
             // The entity may have changed in any way, because the message is lost.
             Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
             Progress::Message(message) if rules.forces => Said::Message(forced(message)),

@@ -1,6 +1,6 @@
 //! Parses a command line into a verb with its options, or an error, including times as people write them.
 
-use super::{Cli, GROUPS, Help, Verb};
+use super::{Cli, GROUPS, Help, Verb, manual_page};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use holo_definitions::did_you_mean;
@@ -18,6 +18,8 @@ pub enum Arguments {
     Verb(Verb),
     /// The help of a verb, or of the whole program; goes to stdout.
     Help(String),
+    /// The file name of a manual page, and the help of the same verb, which is shown if the page cannot be opened.
+    Manual(&'static str, String),
     /// There are no arguments: the help, which goes to stderr.
     Nothing(String),
     /// The message about an invalid command line; goes to stderr.
@@ -41,12 +43,17 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     }
 }
 
-/// Returns the help that `--help` after these command words shows.
+/// Returns the manual page of a command, or the help that `--help` after its words shows.
 fn help_of(command: &[String]) -> Arguments {
+    let page = command.first().and_then(|verb| manual_page(verb));
     let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
     let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
     match parse(words) {
         Arguments::Verb(_) => Arguments::Help(usage()),
+        Arguments::Help(text) => match page {
+            Some(page) => Arguments::Manual(page, text),
+            None => Arguments::Help(text),
+        },
         other => other,
     }
 }
@@ -156,7 +163,7 @@ pub fn usage() -> String {
         }
     }
     text.push_str(
-        "\nOptions:\n  -V, --version  Show the version\n  -h, --help     Show this help, or the help of a command\n",
+        "\nOptions:\n  -V, --version  Show the version\n  -h, --help     Show this help, or the options of a command\n",
     );
     text.push_str("\nMore is in holo(8).\n");
     text

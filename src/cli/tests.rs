@@ -35,13 +35,15 @@ fn options_may_come_anywhere_and_unknown_ones_are_selectors() {
 fn help_shows_the_given_command() {
     let parsed = |words: &[&str]| parse(["holo"].iter().chain(words).map(OsString::from));
     let help = |words: &[&str]| match parsed(words) {
-        Arguments::Help(text) => text,
+        Arguments::Help(text) | Arguments::Manual(_, text) => text,
         other => format!("{other:?}"),
     };
     assert_eq!(help(&["help", "apply"]), help(&["apply", "--help"]));
     assert!(help(&["help", "apply"]).contains("--fail-fast"));
     assert!(help(&["help", "plugin", "check"]).contains("--resources"));
     assert!(matches!(parsed(&["help"]), Arguments::Verb(Verb::Help(_))));
+    assert!(matches!(parsed(&["help", "plugin", "check"]), Arguments::Manual("holo-plugin.8", _)));
+    assert!(matches!(parsed(&["help", "--help"]), Arguments::Help(_)));
     assert!(matches!(parsed(&["-V"]), Arguments::Verb(Verb::Version)));
     let error = |words: &[&str]| match parsed(words) {
         Arguments::Unusable(text) | Arguments::Nothing(text) => text,

@@ -18,12 +18,13 @@ use crate::host::root::{Root, normalise};
 use crate::host::settings::Settings;
 use crate::plan::{assets, select};
 use crate::plugin::{OperationError, Plugin};
-use crate::report::{Adopted, Event, Remarks, Reporter};
+use crate::report::{Adopted, Event, NotAdopted, Remarks, Reporter};
 use bstr::{BStr, BString, ByteSlice};
 use gather::{Gathered, Resources};
-use holo_protocol::Candidate;
+use holo_protocol::{Candidate, CandidateKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use verify::Unfit;
@@ -34,11 +35,19 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     // Declared first, so that it is released after the plugins' sessions have ended.
     let _lock;
     let selectors = for_scan(&arguments.selectors);
-    let inventory = discover(settings, Purpose::Check, selectors, interrupt, *reporter)?;
+    let inventory = discover(settings, Purpose::Check, selectors, None, interrupt, *reporter)?;
     if !arguments.dry_run && arguments.package.is_none() {
         _lock = super::apply::acquire(&settings.root.lock(), *reporter)?;
     }
-    let mut run = Run { arguments, settings, interrupt, reporter: *reporter, inventory, has_failed: false };
+    let mut run = Run {
+        arguments,
+        settings,
+        interrupt,
+        reporter: *reporter,
+        inventory,
+        not_adopted: Vec::new(),
+        has_failed: false,
+    };
     let requests = run.requests()?;
     let adoptions = run.gather_all(requests)?;
     let plan = run.settle(adoptions)?;
@@ -49,6 +58,7 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
         _ => plan.carry_out()?,
     };
     show(&adopted, run.reporter);
+    show_not_adopted(run.not_adopted, run.reporter);
     Ok(match (run.has_failed, is_pending) {
         (true, _) => exit::FAILED,
         (false, true) => exit::PENDING,
@@ -69,6 +79,8 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     reporter: &'a mut dyn Reporter,
     inventory: Inventory,
+    /// Candidates that are not adopted.
+    not_adopted: Vec<NotAdopted>,
     /// True if an entity could not be adopted.
     has_failed: bool,
 }
@@ -78,8 +90,10 @@ impl Run<'_> {
         if !self.arguments.all {
             return named(&self.arguments.selectors, &self.inventory, &self.settings.root);
         }
-        let found = candidates(&mut self.inventory, self.interrupt, self.reporter)?;
+        let include = included(&self.arguments.include, &self.settings.root)?;
+        let found = candidates(&include, &mut self.inventory, self.interrupt, self.reporter)?;
         self.has_failed |= found.has_failed;
+        self.not_adopted.extend(found.excluded);
         Ok(found.requests)
     }
 
@@ -114,7 +128,7 @@ impl Run<'_> {
             }
             Gathered::Unchanged => None,
             Gathered::Failed => {
-                self.has_failed = true;
+                self.list_as_not_adopted(request.id.as_bstr(), REPORTED.into());
                 None
             }
         };
@@ -125,7 +139,15 @@ impl Run<'_> {
     /// Reports that an entity is not adopted.
     fn leave_out(&mut self, id: &BStr, reason: &BStr) {
         self.reporter.error(format!("cannot adopt {id}: {reason}"));
+        self.list_as_not_adopted(id, reason);
+    }
+
+    /// Lists a failed candidate with those that are not adopted. The error has been reported.
+    fn list_as_not_adopted(&mut self, id: &BStr, reason: &BStr) {
         self.has_failed = true;
+        if self.arguments.all {
+            self.not_adopted.push(NotAdopted { id: id.to_owned(), reason: reason.to_owned(), command: None });
+        }
     }
 
     /// Drops entities whose resource files cannot be written, or that fail the verification, until the rest passes.
@@ -158,7 +180,7 @@ impl Run<'_> {
                 kept.push(adoption);
             } else {
                 self.reporter.end_paragraph();
-                self.has_failed = true;
+                self.list_as_not_adopted(adoption.request.id.as_bstr(), REPORTED.into());
             }
         }
         *adoptions = kept;
@@ -216,6 +238,14 @@ fn show(adopted: &[Adopted], reporter: &mut dyn Reporter) {
     sorted.into_iter().for_each(|adopted| reporter.event(Event::Adopted(adopted)));
 }
 
+/// Shows what was not adopted, reason by reason.
+fn show_not_adopted(mut not_adopted: Vec<NotAdopted>, reporter: &mut dyn Reporter) {
+    not_adopted.sort_by(|one, other| (&one.reason, &one.id).cmp(&(&other.reason, &other.id)));
+    for group in not_adopted.chunk_by(|one, other| one.reason == other.reason) {
+        reporter.event(Event::NotAdopted(group));
+    }
+}
+
 impl Request {
     /// Returns the adoption as it is shown.
     fn to_adopted(&self, plugin: &str) -> Adopted {
@@ -243,9 +273,14 @@ struct Request {
     with: Vec<BString>,
 }
 
+/// The reason to not adopt an entity if an error has explained it.
+const REPORTED: &str = "its resource files could not be made, as an error above explains";
+
 /// The candidates of all plugins.
 struct Found {
     requests: Vec<Request>,
+    /// Those that plugins exclude.
+    excluded: Vec<NotAdopted>,
     /// Whether the list of a plugin is missing or incomplete.
     has_failed: bool,
 }
@@ -316,8 +351,21 @@ fn below_root(selector: &OsStr, root: &Root) -> Result<PathBuf, FatalError> {
     Ok(given.strip_prefix(&root).map_or_else(|_| given.clone(), |below| Path::new("/").join(below)))
 }
 
+/// Returns the additional directories to search, as paths below the root.
+fn included(directories: &[PathBuf], root: &Root) -> Result<Vec<PathBuf>, FatalError> {
+    let mut below = Vec::new();
+    for directory in directories {
+        let path = below_root(directory.as_os_str(), root)?;
+        let found = fs::read_dir(root.join(&path));
+        found.map_err(|error| FatalError::io("open", directory, error))?;
+        below.push(path);
+    }
+    Ok(below)
+}
+
 /// Requests the candidates of all plugins that support adoption. Failures are reported.
 fn candidates(
+    include: &[PathBuf],
     inventory: &mut Inventory,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
@@ -328,7 +376,8 @@ fn candidates(
         ids.push(plugin.id.clone());
         plugins.push(plugin);
     }
-    let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(_, &[u8])| plugin.candidates(interrupt, on_output);
+    let ask =
+        |plugin: &mut Plugin, on_output: &mut dyn FnMut(_, &[u8])| plugin.candidates(include, interrupt, on_output);
     let mut listed = Vec::new();
     let mut has_failed = false;
     let at_once = plugins.len();
@@ -351,22 +400,36 @@ fn candidates(
     reporter.end_paragraph();
     let mut seen = BTreeSet::new();
     listed.retain(|(_, candidate)| seen.insert(candidate.id.clone()));
-    Ok(Found { requests: with_their_groups(listed), has_failed })
+    let mut excluded = Vec::new();
+    listed.retain(|(_, Candidate { id, reason, kind, .. })| match kind {
+        CandidateKind::Excluded { command } => {
+            excluded.push(NotAdopted { id: id.clone(), reason: reason.clone(), command: command.clone() });
+            false
+        }
+        CandidateKind::Usual | CandidateKind::Companion => true,
+    });
+    Ok(Found { requests: with_their_groups(listed), excluded, has_failed })
 }
 
 /// Returns requests for all candidates, except companions without another member of their group.
 fn with_their_groups(listed: Vec<(Option<PluginIndex>, Candidate)>) -> Vec<Request> {
     let mut groups: BTreeMap<BString, Vec<BString>> = BTreeMap::new();
-    for (_, candidate) in listed.iter().filter(|(_, candidate)| !candidate.is_companion) {
+    for (_, candidate) in listed.iter().filter(|(_, candidate)| candidate.kind == CandidateKind::Usual) {
         if let Some(group) = &candidate.group {
             groups.entry(group.clone()).or_default().push(candidate.id.clone());
         }
     }
     let request = |(plugin, candidate): (Option<PluginIndex>, Candidate)| {
-        let Candidate { id, reason, group, is_companion } = candidate;
+        let Candidate { id, reason, group, kind } = candidate;
         let mut with = group.as_ref().and_then(|group| groups.get(group)).cloned().unwrap_or_default();
         with.retain(|other| *other != id);
-        (!is_companion || !with.is_empty()).then_some(Request { id, plugin, reason: Some(reason), group, with })
+        (kind == CandidateKind::Usual || !with.is_empty()).then_some(Request {
+            id,
+            plugin,
+            reason: Some(reason),
+            group,
+            with,
+        })
     };
     listed.into_iter().filter_map(request).collect()
 }

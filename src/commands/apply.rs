@@ -26,11 +26,16 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
     if let Some(time) = arguments.timeout {
         context.interrupt.after(time).map_err(FatalError::could_not_run)?;
     }
-    context.settings.verify = arguments.verify;
+    context.settings.verify |= arguments.verify;
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = &mut *context;
     if arguments.dry_run {
-        let preview = Preview { force: arguments.force, fail_fast: arguments.fail_fast, differences: arguments.diff };
+        let preview = Preview {
+            force: arguments.force,
+            fail_fast: arguments.fail_fast,
+            differences: arguments.diff,
+            ..Preview::default()
+        };
         let tally = super::check::walk(settings, interrupt, *reporter, &arguments.selection, preview)?;
         return Ok(super::check::exit_code(tally));
     }
@@ -79,7 +84,7 @@ fn walk(
         reporter.warning(format!("Waiting: {survivors}"));
         reporter.end_paragraph();
     })?;
-    let mut inputs = Inputs::new(settings, &arguments.selection.selectors);
+    let mut inputs = Inputs::new(settings, &arguments.selection.selectors).with_memory();
     let (mut inventory, selected) = loop {
         let inventory = inputs.discover(Purpose::Apply, interrupt, reporter)?;
         let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
@@ -97,6 +102,7 @@ fn walk(
             break (inventory, selected);
         }
     };
+    inventory.remembered.confirm();
     let Inputs { settings, fingerprint, .. } = &inputs;
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
@@ -116,6 +122,7 @@ fn walk(
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };
+    inventory.remembered.save(&inventory.plugins, &inventory.entities, database);
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
 }
@@ -141,7 +148,9 @@ fn refused(error: &LockError, reporter: &mut dyn Reporter) -> FatalError {
     if error.is_held() {
         reporter.explain("This usually means that another instance of Holo is currently running.");
         reporter.explain("If not, you can try to delete the lock file manually.");
-    } else if !rustix::process::geteuid().is_root() {
+        return FatalError::Busy(error.holder());
+    }
+    if !rustix::process::geteuid().is_root() {
         reporter.advise("apply must be run as root");
     }
     FatalError::Reported

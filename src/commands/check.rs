@@ -5,6 +5,7 @@ use super::inputs::Inputs;
 use crate::apply::Walk;
 use crate::cli::{Check, Selection};
 use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::misplaced::{self, Misplaced};
 use crate::entities::Source;
 use crate::error::{FatalError, exit};
 use crate::history::Standings;
@@ -14,16 +15,16 @@ use crate::plan::refresh::Refreshes;
 use crate::plan::select::Selected;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
-use crate::report::{End, Event, RemarkKind, Reporter, Severity};
+use crate::report::{End, Event, RemarkKind, Remarks, Reporter};
 use bstr::BString;
 use holo_events::Tally;
-use holo_protocol::Message;
+use holo_protocol::{Message, words};
 use holo_state::Database;
 use std::collections::HashSet;
 use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
-    let preview = Preview { differences: arguments.diff, ..Preview::default() };
+    let preview = Preview { differences: arguments.diff, warns_of_misplaced: true, ..Preview::default() };
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = context;
     let mut standings = Standings::new(*reporter, arguments.selection.selectors.is_empty());
@@ -38,6 +39,8 @@ pub(super) struct Preview {
     pub(super) force: bool,
     pub(super) fail_fast: bool,
     pub(super) differences: bool,
+    /// Whether to warn of resource files that no plugin reads.
+    pub(super) warns_of_misplaced: bool,
 }
 
 /// Checks the selected entities in the order of an apply. Nothing is changed, so no lock is needed.
@@ -49,7 +52,7 @@ pub(super) fn walk(
     preview: Preview,
 ) -> Result<Tally, FatalError> {
     reporter.event(Event::RunBegins(&settings.run));
-    let mut inputs = Inputs::new(settings, &selection.selectors);
+    let mut inputs = Inputs::new(settings, &selection.selectors).with_memory();
     let (mut inventory, selected) = loop {
         let inventory = inputs.discover(Purpose::Check, interrupt, reporter)?;
         let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
@@ -58,10 +61,24 @@ pub(super) fn walk(
         }
     };
     let settings = &inputs.settings;
+    if preview.warns_of_misplaced && selection.selectors.is_empty() && settings.root.inputs().is_none() {
+        show_misplaced(settings, &inventory, reporter);
+    }
     let flawed = inventory.is_flawed_for(selection);
     let tally = look(&mut inventory, &selected, settings, interrupt, reporter, preview)?;
     super::show_generation(&settings.root, reporter);
     Ok(Tally { flawed, ..tally })
+}
+
+/// Warns of resource files that no plugin reads.
+fn show_misplaced(settings: &Settings, inventory: &Inventory, reporter: &mut dyn Reporter) {
+    let ids: Vec<&str> = inventory.plugins.iter().map(|plugin| plugin.id.as_str()).collect();
+    let mut found = misplaced::without_plugin(&settings.root, &ids);
+    found.extend(misplaced::unread(&settings.root, inventory));
+    for Misplaced { title, remedy } in found {
+        reporter.warning(format!("{title}; {remedy}"));
+        reporter.end_paragraph();
+    }
 }
 
 /// Checks the selected entities of an inventory.
@@ -74,11 +91,8 @@ pub(super) fn look(
     preview: Preview,
 ) -> Result<Tally, FatalError> {
     let database = Rc::new(Database::snapshot(settings.root.state_database()));
-    let (mut refreshes, hidden) = Refreshes::look(&database).map_err(FatalError::could_not_run)?;
-    if let Some(error) = hidden {
-        let text = format!("{error}; pending refreshes are unknown");
-        reporter.event(Event::Aside(Severity::Warning, &text));
-    }
+    // The discovery has reported state that cannot be read.
+    let (mut refreshes, _) = Refreshes::look(&database).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);
     let sent = SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?;
     super::show_slips(inventory, selected, reporter);
@@ -122,6 +136,10 @@ pub(super) struct Finding {
     pub(super) error: Option<BString>,
     /// Whether its plugin cannot tell its state.
     pub(super) is_unknown: bool,
+    /// Whether it would have to be forced because it was changed manually.
+    pub(super) is_edited: bool,
+    /// Whether its plugin broke down.
+    pub(super) is_broken: bool,
     /// Its resource files, if it was changed.
     pub(super) sources: Vec<Source>,
 }
@@ -148,8 +166,14 @@ impl<'a> Findings<'a> {
                 current.changes.push(text.clone());
             }
             Message::RequiresForce(reason) => current.refusals.push(reason.clone()),
-            Message::RequiresForceToOverwrite => current.refusals.push("modified by user".into()),
-            Message::RequiresForceToRestore => current.refusals.push("deleted by user".into()),
+            Message::RequiresForceToOverwrite => {
+                current.is_edited = true;
+                current.refusals.push(words::MODIFIED.into());
+            }
+            Message::RequiresForceToRestore => {
+                current.is_edited = true;
+                current.refusals.push(words::DELETED.into());
+            }
             Message::Unknown => current.is_unknown = true,
             Message::NotChanged
             | Message::Skipped(_)
@@ -158,6 +182,7 @@ impl<'a> Findings<'a> {
             | Message::Malformed(_)
             | Message::Keep(_)
             | Message::Replaced(_)
+            | Message::Witness(_)
             | Message::Progress(_) => {}
         }
     }
@@ -174,6 +199,8 @@ impl Reporter for Findings<'_> {
                     refusals: Vec::new(),
                     error: None,
                     is_unknown: false,
+                    is_edited: false,
+                    is_broken: false,
                     sources: Vec::new(),
                 });
             }
@@ -181,6 +208,7 @@ impl Reporter for Findings<'_> {
             Event::Failed(Some(reason)) | Event::Skipped(reason) => {
                 self.current.iter_mut().for_each(|current| current.error = Some(reason.into()));
             }
+            Event::Broken => self.current.iter_mut().for_each(|current| current.is_broken = true),
             Event::Remark(remark) => match &mut self.current {
                 Some(current) => {
                     current.error = remark.error_text().map(BString::from).or_else(|| current.error.take());

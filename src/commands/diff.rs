@@ -17,7 +17,9 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
 /// Shows manual changes.
 fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let mut inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
+    let selectors = &arguments.selection.selectors;
+    let inputs = super::inputs::of_all(settings, selectors);
+    let mut inventory = discover(settings, Purpose::Inspect, selectors, inputs.as_ref(), interrupt, *reporter)?;
     let selected = super::select("diff", &inventory, &arguments.selection.selectors, *reporter)?;
     let view = View { root: &settings.root, resources: &inventory.resources };
     let mut failed =
@@ -26,8 +28,8 @@ fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError
         if !reporter.is_read() {
             break;
         }
-        // The conflict has been reported already.
-        if inventory.plan.conflicts_of(index).next().is_some() {
+        // A conflict has been reported already, and an entity in its desired state has no difference.
+        if inventory.plan.conflicts_of(index).next().is_some() || inventory.remembered.was_unchanged(index) {
             continue;
         }
         reporter.event(Event::About(Some(entity)));

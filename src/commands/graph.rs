@@ -11,7 +11,7 @@ use crate::report::Event;
 
 pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
+    let inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, None, interrupt, *reporter)?;
     let selected = super::select("graph", &inventory, &arguments.selection.selectors, *reporter)?;
     let has_failed =
         super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let selectors = &arguments.selection.selectors;
-    let mut inventory = discover(settings, Purpose::Inspect, selectors, interrupt, *reporter)?;
+    let mut inventory = discover(settings, Purpose::Inspect, selectors, None, interrupt, *reporter)?;
     let selected = super::select("health", &inventory, selectors, *reporter)?;
     let ids = ids_by_plugin(&inventory, &selected);
     let mut has_failed = inventory.is_flawed_for(&arguments.selection);

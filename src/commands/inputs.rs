@@ -31,6 +31,8 @@ pub(super) struct Inputs<'a> {
     /// The inputs before the last discovery.
     pub(super) fingerprint: Fingerprint,
     extent: Extent,
+    /// Whether plugins need not be asked again for what earlier applies have found out.
+    remembers: bool,
     attempts: u32,
     /// Whether the next discovery repeats one whose remarks have been reported.
     repeats: bool,
@@ -59,6 +61,13 @@ impl fmt::Display for Change {
     }
 }
 
+/// Returns the fingerprint of the inputs for a command that only reads, so that it need not ask plugins for what earlier
+/// applies have found out. `None` if it concerns only some entities, or there was no apply.
+pub(super) fn of_all(settings: &Settings, selectors: &[OsString]) -> Option<Fingerprint> {
+    let is_useful = selectors.is_empty() && settings.root.state_database().exists();
+    is_useful.then(|| Fingerprint::take(&settings.root, Extent::All))
+}
+
 impl<'a> Inputs<'a> {
     /// Takes a fingerprint of the current inputs.
     ///
@@ -66,7 +75,13 @@ impl<'a> Inputs<'a> {
     pub(super) fn new(settings: &Settings, selectors: &'a [OsString]) -> Inputs<'a> {
         let extent = if selectors.is_empty() { Extent::All } else { Extent::Definitions };
         let fingerprint = Fingerprint::take(&settings.root, extent);
-        Inputs { settings: settings.clone(), selectors, fingerprint, extent, attempts: 1, repeats: false }
+        let settings = settings.clone();
+        Inputs { settings, selectors, fingerprint, extent, remembers: false, attempts: 1, repeats: false }
+    }
+
+    /// Does not ask plugins again for what earlier applies have found out, if all entities are selected.
+    pub(super) fn with_memory(self) -> Inputs<'a> {
+        Inputs { remembers: self.selectors.is_empty(), ..self }
     }
 
     /// Returns the entities that the inputs define.
@@ -82,7 +97,8 @@ impl<'a> Inputs<'a> {
         loop {
             let mut silence = Silence;
             let reporter_now: &mut dyn Reporter = if self.repeats { &mut silence } else { &mut *reporter };
-            let error = match discover(&self.settings, purpose, self.selectors, interrupt, reporter_now) {
+            let inputs = Some(&self.fingerprint).filter(|_| self.remembers);
+            let error = match discover(&self.settings, purpose, self.selectors, inputs, interrupt, reporter_now) {
                 Err(error @ (FatalError::CouldNotRun(_) | FatalError::Reported | FatalError::Generator(_))) => error,
                 done => return done,
             };

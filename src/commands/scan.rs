@@ -9,7 +9,9 @@ use crate::report::{Event, Form};
 
 pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
+    let selectors = &arguments.selection.selectors;
+    let inputs = super::inputs::of_all(settings, selectors);
+    let inventory = discover(settings, Purpose::Inspect, selectors, inputs.as_ref(), interrupt, *reporter)?;
     let selected = super::select("scan", &inventory, &arguments.selection.selectors, *reporter)?;
     super::show_slips(&inventory, &selected, *reporter);
     let has_failed =

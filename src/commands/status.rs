@@ -13,12 +13,12 @@ use crate::plan::refresh::Refreshes;
 use crate::report::table::Cell;
 use crate::report::{Event, Reporter, Silence};
 use bstr::{BStr, BString, ByteSlice};
-use holo_events::{Line, NextLine, OffLine, StatusLine, Text};
+use holo_events::{Line, NextLine, OffLine, PauseLine, StatusLine, Text};
 use holo_state::Database;
 use jiff::Timestamp;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,8 +27,10 @@ use std::time::Duration;
 const NAMED: usize = 10;
 /// How long the agent is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The socket at which the agent tells its status, below the root.
+/// The control socket of the agent, below the root.
 const AGENT: &str = "run/holo-agent/control.sock";
+/// The request for its status.
+const REQUEST: &[u8] = b"{\"request\":\"status\"}\n";
 /// The maximum size of its answer, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
 
@@ -72,7 +74,14 @@ struct Status {
     due: Vec<BString>,
     last_run: Option<Run>,
     pin: Option<Pin>,
-    agent: Option<String>,
+    agent: Option<Agent>,
+}
+
+/// The state of the agent.
+struct Agent {
+    /// What it is doing, in a word.
+    doing: String,
+    pause: Option<PauseLine<'static>>,
 }
 
 impl Status {
@@ -132,7 +141,7 @@ impl Status {
             line(&mut text, "last run:", format!("{time}, {what} ({})", run.id));
         }
         if let Some(agent) = &self.agent {
-            line(&mut text, "agent:", agent);
+            line(&mut text, "agent:", agent.for_people());
         }
         let next = self.next();
         let width = next.iter().map(|(command, _)| command.len()).filter(|width| *width < 40).max().unwrap_or_default();
@@ -202,6 +211,9 @@ impl Status {
         if self.is_outdated {
             next.push((holo(&["status", "--fresh"], None), "look again"));
         }
+        if self.agent.as_ref().is_some_and(|agent| agent.pause.is_some()) {
+            next.push(("holo-agent resume".into(), "let the agent make changes again"));
+        }
         if first(OffState::Pending).is_some() {
             next.push((holo(&["check", "--diff"], None), "see what would be changed"));
         }
@@ -241,7 +253,8 @@ impl Status {
             refreshes_due: self.due.iter().map(|id| (&***id).into()).collect(),
             last_run: self.last_run.as_ref().map(history::lines::run),
             pinned: self.pin.as_ref().map(|pin| pin.generation),
-            agent: self.agent.as_deref().map(Into::into),
+            agent: self.agent.as_ref().map(|agent| agent.doing.as_str().into()),
+            agent_paused: self.agent.as_ref().and_then(|agent| agent.pause.clone()),
             next: self
                 .next()
                 .into_iter()
@@ -291,18 +304,35 @@ fn first_step(root: &Root) -> Option<BString> {
     is_first.then(|| command.into())
 }
 
-/// Returns what the agent is doing, in a word; `None` if it is not installed or not running.
-fn agent(root: &Root) -> Option<String> {
-    let mut socket = match UnixStream::connect(root.join(AGENT)) {
+impl Agent {
+    fn for_people(&self) -> String {
+        let Agent { doing, pause: Some(PauseLine { since, until, by, reason }) } = self else {
+            return self.doing.clone();
+        };
+        let time = |time: &str| time.parse().map_or_else(|_| time.to_owned(), |time| Cell::Time(time).for_people());
+        let until = until.as_ref().map(|until| format!(", until {}", time(until))).unwrap_or_default();
+        format!("{doing}, changing nothing: paused since {} by {by}{until}: {reason}", time(since))
+    }
+}
+
+/// Returns the state of the agent; `None` if it is not installed or not running.
+fn agent(root: &Root) -> Option<Agent> {
+    let unreachable = || Agent { doing: "unreachable".to_owned(), pause: None };
+    let socket = match UnixStream::connect(root.join(AGENT)) {
         Ok(socket) => socket,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(_) => return Some("unreachable".to_owned()),
+        Err(_) => return Some(unreachable()),
     };
     let mut answer = Vec::new();
     let read = socket
         .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| socket.by_ref().take(MAX_ANSWER).read_to_end(&mut answer));
+        .and_then(|()| (&socket).write_all(REQUEST))
+        .and_then(|()| (&socket).take(MAX_ANSWER).read_to_end(&mut answer));
     let status = read.ok().and_then(|_| serde_json::from_slice::<serde_json::Value>(&answer).ok());
-    let doing = status.as_ref().and_then(|status| status.pointer("/doing/state")?.as_str());
-    Some(doing.unwrap_or("unreachable").to_owned())
+    let parse = |status: serde_json::Value| {
+        let doing = status.pointer("/doing/state")?.as_str()?.to_owned();
+        let pause = status.get("paused").and_then(|pause| serde_json::from_value(pause.clone()).ok());
+        Some(Agent { doing, pause })
+    };
+    Some(status.and_then(parse).unwrap_or_else(unreachable))
 }

@@ -263,7 +263,8 @@ impl Watcher<'_> {
                     let needs_force = finding.end == End::Refused;
                     let writer = self.queue.writer_of(entity);
                     writer.iter().for_each(|writer| self.fights.written(finding.id.as_bstr(), writer));
-                    (State::Drifted, Noticed::Drifted { id: finding.id.as_bstr(), reason, writer, needs_force })
+                    let (id, is_edited) = (finding.id.as_bstr(), needs_force && finding.is_edited);
+                    (State::Drifted, Noticed::Drifted { id, reason, writer, needs_force, is_edited })
                 }
                 End::Failed | End::DependencyFailed => (State::Failed, finding.failure()),
                 End::Unchanged | End::Changed | End::ConditionNotMet => {
@@ -276,6 +277,10 @@ impl Watcher<'_> {
                 self.last_change = Instant::now();
             }
             self.known.entities[entity].state = Some(state);
+            // A check that works does not mean that a repair will.
+            if finding.is_broken || state == State::Desired {
+                self.timers.retry(entity, finding.is_broken, Instant::now());
+            }
         }
         drifted
     }
@@ -289,7 +294,7 @@ impl Watcher<'_> {
                     self.reporter.error(message);
                 }
             }
-            FatalError::Reported | FatalError::LeftToTheNext => {}
+            FatalError::Reported | FatalError::Busy(_) | FatalError::LeftToTheNext => {}
         }
         self.queue.postpone(heard, TRY_AGAIN);
         Ok(())

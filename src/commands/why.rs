@@ -152,6 +152,8 @@ fn last_change(answer: &Answer, root: &Root, reporter: &mut dyn Reporter) -> Opt
     let sought = [Sought::new(Subject { path: id.clone(), given: id })];
     let history = match History::open(root) {
         Ok(history) => history,
+        // The discovery has reported it.
+        Err(error) if error.is_denied() => return None,
         Err(error) => {
             let text = format!("{error}; the last change is unknown");
             reporter.event(Event::Aside(Severity::Warning, &text));

@@ -1,6 +1,7 @@
 //! The inventory: all entities, and what discovery found out about them. Plugins that failed before the end of the scan determine whether a
 //! run continues without them.
 
+use super::remembered::Remembered;
 use crate::cli::Selection;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
@@ -54,6 +55,8 @@ pub struct Inventory {
     pub resources: Arc<Resources>,
     /// The root of the system.
     pub root: Root,
+    /// What earlier applies have found out, and this run.
+    pub remembered: Remembered,
     // Declared after the plugins, because sessions must end before their cache directory is removed.
     pub(crate) cache: Arc<CacheDirectory>,
 }

@@ -71,8 +71,13 @@ pub fn all(
     concurrently(items, at_once, ask, |index, heard| {
         let Some((plugin_id, version)) = scanned.get(index) else { return Ok(()) };
         match heard {
-            Heard::Output(Stream::Stderr, bytes) if *version >= API_VERSION_4 => diagnostics.read(bytes, remarks),
-            Heard::Output(stream, bytes) => remarks.output(stream, bytes),
+            Heard::Output(stream, bytes) => {
+                let shown = resources.show_originals(bytes.as_bstr());
+                match stream {
+                    Stream::Stderr if *version >= API_VERSION_4 => diagnostics.read(&shown, remarks),
+                    stream => remarks.output(stream, &shown),
+                }
+            }
             Heard::Answer(answer) => {
                 let is_flawed = diagnostics.finish(remarks);
                 let entities = report_of(plugin_id, answer, remarks)?.map(|OutlinedReport { text, outlines }| {

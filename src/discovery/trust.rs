@@ -4,6 +4,7 @@
 //! The configuration, data, facts, generators and programs of plugins are checked before they are used. If one is refused, the run ends.
 //! Resource files are checked by entity, after the scan: of an untrusted file, only its entities are left out.
 
+use super::remembered::Remembered;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity};
 use crate::error::FatalError;
@@ -54,6 +55,12 @@ pub struct Untrusted {
 }
 
 impl Untrusted {
+    /// Returns true if all files are trusted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.conflicts.is_empty() && self.tolerated.is_empty()
+    }
+
     /// Reports the files that are used nevertheless.
     pub fn report(&self, remarks: &mut (impl Remarks + ?Sized)) {
         for violation in self.tolerated.iter().take(SHOWN) {
@@ -127,13 +134,13 @@ impl<'a> Inspector<'a> {
     }
 
     /// Checks the resource files of all entities. An untrusted directory of a plugin also concerns its orphans, whose
-    /// definitions another user may have removed.
+    /// definitions another user may have removed. Entities whose files are known to be trusted are left out.
     #[must_use]
-    pub fn check_entities(&mut self, entities: &PerEntity<Entity>) -> Untrusted {
+    pub fn check_entities(&mut self, entities: &PerEntity<Entity>, remembered: &Remembered) -> Untrusted {
         let root = self.root;
         let mut refused: BTreeMap<PathBuf, (Violation, Vec<EntityIndex>)> = BTreeMap::new();
         let mut tolerated = BTreeMap::new();
-        for (index, entity) in entities.entries() {
+        for (index, entity) in entities.entries().filter(|(index, _)| !remembered.was_unchanged(*index)) {
             let mut paths: Vec<PathBuf> = entity.sources().map(|source| source.to_path_lossy().into_owned()).collect();
             if entity.is_orphan() {
                 paths.extend([root.resources(), root.own_resources()].map(|parent| parent.join(entity.plugin_id())));

@@ -155,12 +155,21 @@ impl Resources {
         {
             shown = Cow::Owned(shown.replace(bytes(substitutes), bytes(states)).into());
         }
-        if let Some((read, root)) = self.substitute.as_ref().filter(|(read, _)| contains(&shown, read)) {
-            // Paths below the root already start with a slash.
-            let root = if root == Path::new("/") { b"" } else { bytes(root) };
-            shown = Cow::Owned(shown.replace(bytes(read), root).into());
+        match shown {
+            Cow::Borrowed(text) => self.show_originals(text),
+            Cow::Owned(text) => Cow::Owned(self.show_originals(text.as_bstr()).into_owned()),
         }
-        shown
+    }
+
+    /// Returns the text with every path below the inputs of an earlier run as the path of the file that a person edits.
+    #[must_use]
+    pub fn show_originals<'a>(&self, text: &'a BStr) -> Cow<'a, BStr> {
+        let Some((read, root)) = self.substitute.as_ref().filter(|(read, _)| contains(text, read)) else {
+            return Cow::Borrowed(text);
+        };
+        // Paths below the root already start with a slash.
+        let root = if root == Path::new("/") { b"" } else { bytes(root) };
+        Cow::Owned(text.replace(bytes(read), root).into())
     }
 
     fn show_resources(&self, text: &BStr) -> BString {

@@ -101,6 +101,16 @@ impl Fingerprint {
         Fingerprint::take_now(root, Extent::All).directories.values().any(|listing| listing.newest.0 > time)
     }
 
+    /// Returns a digest that differs for other inputs.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (path, listing) in &self.directories {
+            (path, listing.names, listing.stamps).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     fn take_now(root: &Root, extent: Extent) -> Fingerprint {
         const ALL: usize = usize::MAX;
         let depth = if extent == Extent::All { ALL } else { PLUGINS };

@@ -3,7 +3,7 @@
 use crate::host::settings::RunId;
 use crate::report::End;
 use holo_events::Tally;
-use holo_protocol::Text;
+use holo_protocol::{Text, words};
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -333,8 +333,8 @@ impl RefusalRecord {
     #[must_use]
     pub fn words(&self) -> String {
         match self {
-            RefusalRecord::Overwrite => "modified by user".to_owned(),
-            RefusalRecord::Restore => "deleted by user".to_owned(),
+            RefusalRecord::Overwrite => words::MODIFIED.to_owned(),
+            RefusalRecord::Restore => words::DELETED.to_owned(),
             RefusalRecord::Other { reason } => reason.0.to_string(),
         }
     }

@@ -6,7 +6,7 @@ use crate::host::settings::{RunId, Settings};
 use crate::report::{End, Event, Reporter};
 use bstr::BString;
 use holo_events::Tally;
-use holo_protocol::{Message, Text};
+use holo_protocol::{Message, Text, words};
 use holo_state::{Database, StateError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -204,8 +204,8 @@ impl<'a> Standings<'a> {
             Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => {
                 self.about.get_or_insert_with(|| text.clone());
             }
-            Event::Message(Message::RequiresForceToOverwrite) => self.about = Some("modified by user".into()),
-            Event::Message(Message::RequiresForceToRestore) => self.about = Some("deleted by user".into()),
+            Event::Message(Message::RequiresForceToOverwrite) => self.about = Some(words::MODIFIED.into()),
+            Event::Message(Message::RequiresForceToRestore) => self.about = Some(words::DELETED.into()),
             Event::Message(message @ Message::Deferred(_)) => self.about = Some(message.to_line()),
             Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),

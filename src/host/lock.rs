@@ -10,10 +10,12 @@ mod tests;
 
 use super::interrupt::Interrupt;
 use crate::error::{FatalError, IoError};
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
+use holo_events::{Text, Writer};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -189,14 +191,24 @@ impl LockError {
     pub fn is_held(&self) -> bool {
         matches!(self.reason, LockErrorKind::Held(_))
     }
+
+    /// Returns the process that holds the lock, unless it has ended meanwhile.
+    #[must_use]
+    pub fn holder(&self) -> Option<Writer<'static>> {
+        let pid: i32 = fs::read_to_string(&self.path).ok()?.trim().parse().ok()?;
+        Some(Writer { pid: u32::try_from(pid).ok()?, command: Some(Text(Cow::Owned(command_of(pid)?))) })
+    }
 }
 
 /// Formats a process for people.
 pub(crate) fn shown(pid: i32) -> String {
-    match fs::read(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!("process {pid} ({})", name.trim_ascii().as_bstr()),
-        Err(_) => format!("process {pid}"),
-    }
+    command_of(pid).map_or_else(|| format!("process {pid}"), |command| format!("process {pid} ({command})"))
+}
+
+/// Returns the name of a process's command, unless the process has ended.
+fn command_of(pid: i32) -> Option<BString> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_ascii().into())
 }
 
 /// Returns true if the process of an unlocked file may hold it by its mere existence, as other versions of Holo do.

@@ -35,7 +35,7 @@ pub struct Settings {
     pub shows_differences: bool,
     /// Whether the C library returns freed memory at once, which costs time (`$GLIBC_TUNABLES`).
     pub gives_memory_back: bool,
-    /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`).
+    /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`, `$HOLO_VERIFY`).
     pub verify: bool,
     /// The number of entities that a plugin may work on concurrently (`--jobs`).
     pub jobs: NonZeroU32,
@@ -107,7 +107,7 @@ impl Settings {
             gives_hints: false,
             shows_differences: true,
             gives_memory_back: memory::is_given_back(),
-            verify: false,
+            verify: set(holo_protocol::environment::VERIFY).is_some_and(|value| value == "1"),
             jobs: processors(),
             limit,
             editor: set("VISUAL").or_else(|| set("EDITOR")).and_then(|editor| editor.into_string().ok()),

@@ -48,14 +48,14 @@ fn default_programs(id: &str, root: &Root, program_directory: Option<&Path>) -> 
 /// Calls a plugin's `info` operation.
 ///
 /// # Errors
-/// If it fails, its answer is invalid, or it does not support any of our versions.
-pub fn shake_hands(
+/// If it fails, or its answer is invalid.
+pub fn ask(
     id: &str,
     program: &Path,
     settings: &Settings,
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Handshake, OperationError> {
+) -> Result<Info, OperationError> {
     let mut output = Vec::new();
     let request = Program {
         path: program,
@@ -80,11 +80,20 @@ pub fn shake_hands(
         error => OperationError::from(error).during(|| format!("the plugin {id}")),
     })?;
     check_status(ended.status).map_err(failed)?;
-    let mut info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
-    let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, &info))?;
-    // Sessions require version 4.
-    info.session &= api_version >= API_VERSION_4;
-    Ok(Handshake { program: program.to_owned(), api_version, info })
+    Ok(Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?)
+}
+
+impl Handshake {
+    /// Negotiates the version of the interface.
+    ///
+    /// # Errors
+    /// If the plugin does not support any of our versions.
+    pub fn new(id: &str, program: PathBuf, mut info: Info) -> Result<Handshake, PluginError> {
+        let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, &info))?;
+        // Sessions require version 4.
+        info.session &= api_version >= API_VERSION_4;
+        Ok(Handshake { program, api_version, info })
+    }
 }
 
 fn incompatible(id: &str, info: &Info) -> PluginError {

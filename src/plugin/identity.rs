@@ -39,6 +39,8 @@ pub struct RunOptions {
     pub jobs: NonZeroU32,
     /// Whether there are enough file descriptors for the sessions of all plugins.
     pub room_for_all: bool,
+    /// Whether they report the witnesses of their answers, if they can.
+    pub remembers: bool,
     /// The timeout of each operation.
     pub limit: Option<Duration>,
     /// The maximum output of each operation, in bytes.
@@ -84,6 +86,11 @@ impl Identity {
     /// Returns the negotiated version of the interface.
     pub(super) fn api_version(&self) -> u32 {
         self.handshake.api_version
+    }
+
+    /// Returns true if requests ask for the witnesses of the answers.
+    pub(super) fn remembers(&self) -> bool {
+        self.options.remembers && self.handshake.info.witnesses
     }
 
     /// Returns the variables that are added to the plugin's environment.

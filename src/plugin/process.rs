@@ -232,6 +232,12 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// Returns true if the result rests on the entity alone, and not on others.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        !(self.refresh || self.pending || self.renewed) && self.received.is_empty() && self.wanted.is_empty()
+    }
+
     /// Returns a job for an entity, without a refresh or values.
     #[must_use]
     pub fn new(id: &'a BStr) -> Job<'a> {

@@ -35,9 +35,11 @@ pub(super) fn ask(
     let mut environment = Vec::new();
     environment.extend(request.adopt_dir.as_ref().map(|path| variable(names::ADOPT_DIR, path)));
     environment.extend(request.adopt_resolved.as_ref().map(|path| variable(names::ADOPT_RESOLVED, path)));
-    if !request.adopt_with.is_empty() {
-        let ids = request.adopt_with.iter().map(|id| &id.0);
-        environment.push((names::ADOPT_WITH, OsString::from_vec(bstr::join("\n", ids))));
+    for (name, texts) in [(names::ADOPT_WITH, &request.adopt_with), (names::ADOPT_INCLUDE, &request.adopt_include)] {
+        if !texts.is_empty() {
+            let lines = bstr::join("\n", texts.iter().map(|text| &text.0));
+            environment.push((name, OsString::from_vec(lines)));
+        }
     }
     let mut program = program(plugin, operation, &arguments, environment);
     // Version 3 has no messages in a scan.

@@ -42,6 +42,8 @@ pub enum Event<'a> {
     },
     /// An entity that was or would be adopted.
     Adopted(&'a Adopted),
+    /// Changes that were not adopted for the same reason.
+    NotAdopted(&'a [NotAdopted]),
     /// A finding of the verb.
     Finding(&'a Finding),
     /// The number of findings of each level, after the last one.
@@ -82,6 +84,8 @@ pub enum Event<'a> {
     Skipped(&'a str),
     /// The entity failed; without a reason if the plugin has reported it.
     Failed(Option<&'a str>),
+    /// The plugin broke down while it worked on the entity, which therefore failed.
+    Broken,
     /// The entity is still being worked on after this time. It need not be the one that was begun last.
     Waiting(&'a Entity, Duration),
     /// Marks events that have arrived together, so that no wait occurs between them.
@@ -139,6 +143,17 @@ pub struct Adopted {
     pub is_pending: bool,
 }
 
+/// A change that was not adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAdopted {
+    /// The ID of the entity, or a pattern of such IDs.
+    pub id: BString,
+    /// The reason, as a clause.
+    pub reason: BString,
+    /// A command with which the user can keep the change.
+    pub command: Option<BString>,
+}
+
 /// A change that a watch has noticed or made.
 #[derive(Clone, Debug)]
 pub enum Noticed<'a> {
@@ -154,6 +169,8 @@ pub enum Noticed<'a> {
         writer: Option<Writer<'static>>,
         /// Whether only force could repair it.
         needs_force: bool,
+        /// Whether that is because it was changed manually.
+        is_edited: bool,
     },
     /// The entity with this ID is in its desired state again, without our intervention.
     Returned(&'a BStr),

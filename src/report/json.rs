@@ -1,7 +1,7 @@
 //! Renders events as JSON Lines, for programs.
 
 use super::console::Console;
-use super::event::{End, Event, Noticed};
+use super::event::{End, Event, NotAdopted, Noticed};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::{Consumer, paragraphs};
 use crate::diff::preview::Difference;
@@ -59,6 +59,16 @@ impl Json {
                     pending: adopted.is_pending,
                 })
             }
+            Event::NotAdopted(group) => group
+                .iter()
+                .flat_map(|NotAdopted { id, reason, command }| {
+                    self.state.line(&Line::NotAdopted {
+                        id: id.into(),
+                        reason: reason.into(),
+                        command: command.as_ref().map(Text::from),
+                    })
+                })
+                .collect(),
             Event::Finding(finding) => self.state.line(&Line::Finding {
                 check: (&finding.check).into(),
                 level: finding.level().into(),
@@ -115,7 +125,7 @@ impl Json {
             Event::Noticed(noticed) => self.noticed(noticed),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary line contains the numbers, and an invalid command line does not request JSON.
-            Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) => Vec::new(),
+            Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) | Event::Broken => Vec::new(),
         }
     }
 
@@ -198,10 +208,10 @@ impl Json {
     fn noticed(&mut self, noticed: &Noticed<'_>) -> Vec<u8> {
         match noticed {
             Noticed::Watching(entities) => self.state.line(&Line::Watching { entities: *entities }),
-            Noticed::Drifted { id, reason, writer, needs_force } => {
+            Noticed::Drifted { id, reason, writer, needs_force, is_edited } => {
                 let reason = reason.as_ref().map(Text::from);
                 let (id, writer) = ((*id).into(), writer.clone());
-                self.state.line(&Line::Drifted { id, reason, writer, needs_force: *needs_force })
+                self.state.line(&Line::Drifted { id, reason, writer, needs_force: *needs_force, edited: *is_edited })
             }
             Noticed::Returned(id) => self.state.line(&Line::Returned { id: (*id).into() }),
             Noticed::Repaired { id, changes } => {
@@ -209,9 +219,8 @@ impl Json {
                 self.state.line(&Line::Repaired { id: (*id).into(), changed })
             }
             Noticed::Failed { id, .. } | Noticed::LeftAlone { id, .. } => {
-                let rest = self.state.set_entity(Some(id));
-                let error = self.state.error(&paragraphs::reason(noticed));
-                [rest, error, self.state.set_entity(None)].concat()
+                let reason = paragraphs::reason(noticed);
+                self.state.line(&Line::Failed { id: (*id).into(), reason: (&reason).into() })
             }
         }
     }
@@ -221,7 +230,7 @@ impl Json {
         // This is about the run, not the current entity.
         let rest = self.state.set_entity(None);
         let error = fatal.message().map(|message| self.state.error(message.as_bytes())).unwrap_or_default();
-        [rest, error, self.state.summary(exit_code, Some(&fatal.to_string()))].concat()
+        [rest, error, self.state.summary(exit_code, Some(fatal))].concat()
     }
 }
 
@@ -376,10 +385,14 @@ impl JsonState {
     }
 
     /// Returns the summary line.
-    pub(super) fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) -> Vec<u8> {
+    pub(super) fn summary(&mut self, exit_code: u8, fatal: Option<&FatalError>) -> Vec<u8> {
         let rest = self.finish();
         let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };
-        let error: Option<BString> = broken_off.and_then(told);
+        let error: Option<BString> = fatal.and_then(|fatal| told(&fatal.to_string()));
+        let busy = match fatal {
+            Some(FatalError::Busy(holder)) => holder.clone(),
+            _ => None,
+        };
         let run = self.run.as_ref();
         let line = Line::Summary {
             run: run.map(|run| run.id.as_str().into()),
@@ -388,6 +401,7 @@ impl JsonState {
             tally: self.tally,
             refreshes_due: self.refreshes_due,
             generation: self.generation,
+            busy,
             exit_code,
             error: error.as_ref().map(Text::from),
         };
@@ -466,13 +480,14 @@ mod json_state_tests {
     fn summary_contains_the_fatal_error() {
         let mut state = JsonState::default();
         state.error(b"no lock");
-        let summary = |state: &mut JsonState, code, error| lines(&state.summary(code, error)).remove(0);
+        let summary =
+            |state: &mut JsonState, code, error: Option<&FatalError>| lines(&state.summary(code, error)).remove(0);
         assert_eq!(
-            summary(&mut state, 255, Some("")),
+            summary(&mut state, 255, Some(&FatalError::Reported)),
             r#"{"version":1,"event":"summary","exit_code":255,"error":"no lock"}"#
         );
         assert_eq!(
-            summary(&mut state, 130, Some("signal")),
+            summary(&mut state, 130, Some(&FatalError::CouldNotRun("signal".into()))),
             r#"{"version":1,"event":"summary","exit_code":130,"error":"signal"}"#
         );
         state.begin_tally();

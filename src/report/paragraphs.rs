@@ -2,7 +2,7 @@
 
 use super::Consumer;
 use super::console::{Console, Styled};
-use super::event::{Adopted, BlamedLine, End, Event, Finding, Form, Noticed};
+use super::event::{Adopted, BlamedLine, End, Event, Finding, Form, NotAdopted, Noticed};
 use super::remark::{self, Remark, RemarkKind, Severity};
 use super::table::{Description, Table};
 use crate::entities::Entity;
@@ -113,6 +113,7 @@ impl Paragraphs {
             | Message::Send(_)
             | Message::Keep(_)
             | Message::Replaced(_)
+            | Message::Witness(_)
             | Message::Malformed(_) => {}
             // Shown in the status line.
             Message::Progress(_) => {}
@@ -189,6 +190,7 @@ impl Consumer for Paragraphs {
             Event::Text(text) => console.raw(Stream::Stdout, text),
             Event::Listed { entity, form, .. } => listed(entity, *form, console),
             Event::Adopted(adopted) => show_adopted(adopted, console),
+            Event::NotAdopted(group) => show_not_adopted(group, console),
             Event::Finding(finding) => show(finding, console),
             Event::Diagnosed(counts) => console.raw(Stream::Stdout, counted(counts).as_bytes()),
             Event::Table(table) => self.table(table, console),
@@ -240,7 +242,7 @@ impl Consumer for Paragraphs {
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
             Event::Noticed(noticed) => show_notice(noticed, self.reader.wants_hints, console),
             // Refreshes are internal; the plugin reports what it does.
-            Event::Refresh(..) => {}
+            Event::Refresh(..) | Event::Broken => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
             Event::Applied(..) | Event::RunEnds(..) => {}
@@ -311,6 +313,20 @@ fn show_adopted(adopted: &Adopted, console: &mut Console) {
     console.end_paragraph();
 }
 
+/// Shows changes that were not adopted for the same reason, in the form of a scan.
+fn show_not_adopted(group: &[NotAdopted], console: &mut Console) {
+    let mut report = EntityReport::new("Not adopted");
+    report.action.reason = group.first().map(|first| first.reason.clone());
+    for NotAdopted { id, command, .. } in group {
+        report.inform("entity", id.clone());
+        command.iter().for_each(|command| report.inform("command", command.clone()));
+    }
+    let mut text = Styled::bold(&report.id);
+    text.push(&reason_and_information(&report, SCAN_KEY_WIDTH));
+    console.write_styled(&text);
+    console.end_paragraph();
+}
+
 /// Shows a description in the form of a scan.
 fn description(described: &Description<'_>, to_people: bool, console: &mut Console) {
     console.end_paragraph();
@@ -373,7 +389,7 @@ fn show_notice(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Console) 
         Noticed::Watching(entities) => {
             (Stream::Stderr, marked(Severity::Warning, format!("Watching {entities} entities").as_bytes()))
         }
-        Noticed::Drifted { id, reason, writer, needs_force } => {
+        Noticed::Drifted { id, reason, writer, needs_force, is_edited: _ } => {
             let writer = writer.as_ref().map(|writer| BString::from(format!("written by {writer}")));
             let force = needs_force.then(|| BString::from("needs --force"));
             let words: Vec<&BString> = reason.iter().chain(&writer).chain(&force).collect();

@@ -146,7 +146,9 @@ fn one_newline() {
         .file("usr/local/bin/x\n[[file]]", "odd\n");
     let run = root.holo(&["adopt", "--all"]);
     assert_eq!(run.status, Some(0), "{run}");
-    let words = r#">> "/usr/local/bin/x\n[[file]]" is not adopted: its path contains control characters"#;
-    assert!(run.stderr.contains_str(words), "{run}");
+    let words = r"Not adopted (its path contains control characters)
+      entity file:/usr/local/bin/x\n[[file]]
+";
+    assert!(run.stdout.contains_str(words), "{run}");
     assert!(root.exists("etc/holo/resources/files/adopted-usr-local-bin-mine.content"), "{run}");
 }

@@ -37,4 +37,13 @@ impl Example {
         let shown: String = read(&self.path(file)).lines().map(indent).collect();
         assert!(shows.contains(&shown), "{document} shows something else than {file}");
     }
+
+    /// Asserts that a document contains one of its files in a fenced block.
+    #[track_caller]
+    pub(crate) fn is_fenced(&self, file: &str, document: &str) {
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        let shows = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(document));
+        let shown = format!("\n{}```\n", read(&self.path(file)));
+        assert!(shows.contains(&shown), "{document} shows something else than {file}");
+    }
 }

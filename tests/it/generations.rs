@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         files_outside_of_the_inputs_are_reported,
         disabled_history_keeps_no_files,
         rollback_uses_files_and_directories_that_generators_made,
+        messages_name_the_files_that_people_edit,
     ];
     let needs = [Need::Root, Need::Program("setpriv")];
     trials.push(trial_of("others see what they may read", &needs, other_users_see_readable_inputs));
@@ -130,6 +131,28 @@ fn symlinks_out_of_the_inputs_are_reported() {
     let run = root.holo(&["rollback"]);
     let named = format!("not kept with generation 1, and used as it is today: {}", root.join("srv/motd").display());
     assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
+}
+
+fn messages_name_the_files_that_people_edit() {
+    let definitions = "[[file]]\npath = \"/etc/own\"\ncontent = \"\"\nmode = \"888\"\n";
+    let script = "usr/share/holo/files/10-x/etc/script.holoscript";
+    let root = root()
+        .file("etc/script", "stock\n")
+        .script(script, "#!/bin/sh\nexit 3\n")
+        .resource("files/own.toml", definitions);
+    assert!(!root.holo(&["apply"]).success());
+    std::fs::remove_dir_all(root.join("usr/share/holo/files/10-x")).unwrap();
+    root.write("usr/share/holo/files/own.toml", "");
+    applied(&root);
+    let run = root.holo(&["rollback", "1"]);
+    assert!(!run.success(), "{run}");
+    let kept = root.join("var/lib/holo/.engine").display().to_string();
+    for path in [script, "usr/share/holo/files/own.toml"] {
+        let path = root.join(path).display().to_string();
+        assert!(run.stderr_lossy().contains(&path) && !run.stderr_lossy().contains(&kept), "{path}: {run}");
+    }
+    let doctor = root.holo(&["doctor"]);
+    assert!(!doctor.stdout_lossy().contains(&kept), "{doctor}");
 }
 
 fn files_outside_of_the_inputs_are_reported() {

@@ -535,6 +535,10 @@ fn every_field_of_the_schema_occurs() {
     note(lines(&root, &["diff"], 0));
     root.write("usr/share/holo/files/10-ours/etc/a", "a\0b\n");
     note(lines(&root, &["apply", "--force", "--diff"], 0));
+    root.write("run/holo.pid", "1\n");
+    let held = fs::File::open(root.join("run/holo.pid")).unwrap();
+    held.lock().unwrap();
+    note(lines(&root, &["apply"], 255));
     let root = ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/held-3", "");
     note(lines(&root, &["check"], 3));
     note(lines(&root, &["apply"], 0));
@@ -592,7 +596,7 @@ doctor) printf 'warning\tthe pen is dull\tsharpen it\n' >&3 ;;
 scan) for file in "${HOLO_RESOURCE_DIRS%%:*}"/90-local/[ab]; do [ ! -e "$file" ] || { printf 'ENTITY: pen:a\nSOURCE: %s\n' "$file"; break; }; done ;;
 check) echo 'not changed' >&3 ;;
 adopt)
-    if [ $# = 1 ]; then printf 'pen:a\tmade by hand\tpens\n' >&3; exit; fi
+    if [ $# = 1 ]; then printf 'pen:a\tmade by hand\tpens\npen:b\tlost\t\texcluded\tlook for it\n' >&3; exit; fi
     mkdir -p "$HOLO_ADOPT_DIR/90-local"
     if [ -e "$HOLO_ROOT_DIR/gone" ]; then : >"$HOLO_ADOPT_DIR/90-local/a"; echo >"$HOLO_ADOPT_DIR/90-local/b"
     else echo ink >"$HOLO_ADOPT_DIR/90-local/a"; fi ;;

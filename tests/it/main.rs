@@ -5,6 +5,7 @@
 mod adopt_crash;
 mod adopt_names;
 mod adopted;
+mod book;
 mod completion;
 mod controls;
 mod crash;
@@ -17,12 +18,14 @@ mod facts;
 mod from_ansible;
 mod fuzz;
 mod generations;
+mod growth;
 mod health;
 mod history;
 mod hostile;
 mod inputs;
 mod journal;
 mod json;
+mod manual;
 mod own_resources;
 mod paths;
 mod plan;
@@ -41,11 +44,13 @@ mod status;
 mod takeovers;
 mod terminal;
 mod together;
+mod transcript;
 mod trust;
 mod values;
 mod watch;
 mod webapp;
 mod why;
+mod witnesses;
 
 use std::process::ExitCode;
 
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         ("adopt_crash", adopt_crash::trials()),
         ("adopt_names", adopt_names::trials()),
         ("adopted", adopted::trials()),
+        ("book", book::trials()),
         ("completion", completion::trials()),
         ("controls", controls::trials()),
         ("crash", crash::trials()),
@@ -66,11 +72,13 @@ fn main() -> ExitCode {
         ("fuzz", fuzz::trials()),
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
+        ("growth", growth::trials()),
         ("history", history::trials()),
         ("hostile", hostile::trials()),
         ("inputs", inputs::trials()),
         ("journal", journal::trials()),
         ("json", json::trials()),
+        ("manual", manual::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),
         ("plan", plan::trials()),
@@ -89,10 +97,12 @@ fn main() -> ExitCode {
         ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),
+        ("transcript", transcript::trials()),
         ("trust", trust::trials()),
         ("values", values::trials()),
         ("watch", watch::trials()),
         ("webapp", webapp::trials()),
         ("why", why::trials()),
+        ("witnesses", witnesses::trials()),
     ])
 }

@@ -4,7 +4,7 @@ use holo_state::{Database, Durability, Refresh};
 use holo_testing::{ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::{fs, thread};
 
@@ -182,7 +182,14 @@ pub(crate) fn all_lines() -> Vec<Value> {
     fs::create_dir_all(root.join("run/holo-agent")).unwrap();
     let socket = UnixListener::bind(root.join("run/holo-agent/control.sock")).unwrap();
     thread::scope(|scope| {
-        scope.spawn(|| socket.accept().unwrap().0.write_all(br#"{"doing":{"state":"waiting"}}"#).unwrap());
+        scope.spawn(|| {
+            let mut client = socket.accept().unwrap().0;
+            let mut request = [0; 21];
+            client.read_exact(&mut request).unwrap();
+            assert_eq!(&request, b"{\"request\":\"status\"}\n");
+            let pause = r#"{"since":"2026-11-22T09:14:03Z","by":"alice","reason":"new disks"}"#;
+            write!(client, "{{\"doing\":{{\"state\":\"waiting\"}},\"paused\":{pause}}}").unwrap();
+        });
         let run = root.holo(&["status", "--json"]);
         assert_eq!(run.status, Some(1), "{run}");
         let lines = [outdated.stdout, run.stdout].concat();
@@ -197,9 +204,10 @@ fn everything_is_told_as_json() {
     assert_eq!((&status["event"], &summary["event"]), (&json!("status"), &json!("summary")));
     assert_eq!((&status["entities"], &status["more"], &status["pinned"]), (&json!(3), &json!(7), &json!(1)));
     assert_eq!((&status["refreshes_due"], &status["agent"]), (&json!(["exec:x"]), &json!("waiting")));
+    assert_eq!(status["agent_paused"]["reason"], json!("new disks"));
     let next: Vec<&str> =
         status["next"].as_array().unwrap().iter().map(|next| next["command"].as_str().unwrap()).collect();
-    assert_eq!(next, ["holo apply", "holo why exec:x", "holo apply exec:x"]);
+    assert_eq!(next, ["holo-agent resume", "holo apply", "holo why exec:x", "holo apply exec:x"]);
 }
 
 fn a_person_who_gives_no_command_sees_it() {

@@ -74,6 +74,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("hints say what to do about programs", &needs, hints_about_programs),
         trial_of("hints say how a manual change is kept", &needs, hint_about_manual_changes),
         trial_of("hints say what was probably meant", &needs, hints_about_words),
+        trial_of("help opens the manual page", &needs, help_opens_the_page),
         trial_of("hints say who may apply", &as_user, hints_about_users),
         trial_of("what was done is said where version 3 says nothing", &needs, quiet_changes),
     ];
@@ -218,6 +219,18 @@ fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {
     let run = root.run("sh", &["-c", &command]);
     std::fs::remove_file(root.join("shown")).unwrap();
     run
+}
+
+fn help_opens_the_page() {
+    let man = "#!/bin/sh\n[ $1 = -w ] && exec test $3 != holo-watch\necho page $*\n";
+    let root = ScratchRoot::new().script("bin/man", man);
+    let path = format!("{}:{}", root.join("bin").display(), std::env::var("PATH").unwrap());
+    let root = root.env("PATH", path);
+    assert_eq!(on_a_terminal(&root, "help diff").stdout_lossy(), "page 8 holo-check\r\n");
+    assert_eq!(on_a_terminal(&root, "help plugin check").stdout_lossy(), "page 8 holo-plugin\r\n");
+    let usage = root.holo(&["help", "watch"]).stdout_lossy().into_owned();
+    assert!(usage.contains("--settle"), "{usage}");
+    assert_eq!(on_a_terminal(&root, "help watch").stdout_lossy().replace('\r', ""), usage);
 }
 
 fn silence(plugin: &str) {

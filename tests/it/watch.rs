@@ -61,6 +61,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("what a user may not read is not watched", &AS_NOBODY, robust::normal_user),
         trial_of("when events are lost, everything is looked at once", &[], robust::overflow),
         trial_of("what was killed in a repair is repaired by the next one", &[], robust::killed),
+        trial_of("what a plugin that dies leaves unrepaired is tried again", &[], robust::plugin_killed),
         trial_of("it ends in a repair when it is asked to", &[], robust::ended),
         case("errors of definitions do not end it", broken),
         case("what is polled is looked at though nothing is heard of it", controls::polled),
@@ -209,6 +210,9 @@ pub(crate) fn all_lines() -> Vec<Value> {
     // By now the writer is known, if the system supports it.
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     lines.extend(watching.until("drifted"));
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    fs::create_dir(root.join("srv/app/conf")).unwrap();
+    lines.extend(watching.until("failed"));
     watching.stop(&root);
     lines
 }
@@ -292,7 +296,7 @@ fn fights() {
     }
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.expect("drifted", "file:/srv/app/conf");
-    let error = watching.expect("error", "file:/srv/app/conf")["text"].to_string();
+    let error = watching.expect("failed", "file:/srv/app/conf")["reason"].to_string();
     assert!(error.contains("repaired 3 times within 10m"), "{error}");
     watching.expect_silence();
     assert!(!root.exists("srv/app/conf"));
@@ -316,7 +320,7 @@ fn fights_of_others() {
             watching.until("repaired");
         }
         remove(name);
-        watching.until("error");
+        watching.until("failed");
     }
     // The other definition in the same file is unchanged, and so is one in another file.
     define(82);
@@ -361,7 +365,7 @@ fn writers() {
     }
     let last = write("in-place");
     watching.expect("drifted", "file:/srv/app/conf");
-    let error = watching.expect("error", "file:/srv/app/conf")["text"].to_string();
+    let error = watching.expect("failed", "file:/srv/app/conf")["reason"].to_string();
     assert!(error.contains(&format!("changed again: other-manager[{}] manages it", last.id())), "{error}");
     watching.stop(&root);
 }
@@ -476,7 +480,11 @@ fn limits() {
     let run = root.run("unshare", &["--user", "--map-root-user", "sh", "-c", script, built("holo").to_str().unwrap()]);
     assert_eq!(run.status, Some(255), "{run}");
     assert!(run.stderr_lossy().contains("directories are to be watched, and the system allows fewer"), "{run}");
-    assert!(run.stderr_lossy().contains("fs.inotify.max_user_watches"), "{run}");
+    let allowed: usize = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap().trim().parse().unwrap();
+    let said = run.stderr_lossy();
+    let (_, proposed) = said.split_once("sysctl -w fs.inotify.max_user_watches=").unwrap();
+    let proposed: usize = proposed.split(';').next().unwrap().parse().unwrap();
+    assert!(proposed > allowed && said.contains(&format!("; now {allowed})")), "{run}");
 }
 
 fn broken() {

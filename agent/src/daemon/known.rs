@@ -1,11 +1,13 @@
 //! Entities with problems, and events about changes to them.
 
 use super::health::Found;
-use crate::event::What;
-use crate::report::{Health, Trouble};
+use crate::event::{DefinitionError, What};
+use crate::report::{Health, Trouble, TroubleKind};
 use holo_events::{HealthState, Line, Writer};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// Entities with problems.
 #[derive(Debug, Default)]
@@ -16,13 +18,28 @@ pub(super) struct Known {
     pub(super) health: BTreeMap<String, Health>,
     /// The entities with problems that a new watch has not reported yet.
     unconfirmed: BTreeSet<String>,
+    /// The errors in definitions that were reported, with the states of their files then.
+    definition_errors: BTreeMap<DefinitionError, FileStamp>,
 }
+
+/// What changes when a file is changed: its inode, and the time of the last change in seconds and nanoseconds. `None` if
+/// there is no file.
+type FileStamp = Option<(u64, i64, i64)>;
+
+fn stamp(file: &str) -> FileStamp {
+    let metadata = fs::metadata(file).ok()?;
+    Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+/// The reason of a failure that was reported without one.
+const NO_REASON: &str = "its plugin has given no reason";
 
 /// The problems found by a run, each with its reason.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
-    pub(super) drifted: BTreeMap<String, Option<String>>,
+    pub(super) drifted: BTreeMap<String, (TroubleKind, Option<String>)>,
     pub(super) failed: BTreeMap<String, Option<String>>,
+    pub(super) definition_errors: Vec<DefinitionError>,
     /// The checked entities; `None` if all were checked.
     pub(super) seen: Option<BTreeSet<String>>,
     /// The last error about an entity.
@@ -45,11 +62,20 @@ impl Known {
     /// Processes a line of a watch, and returns the events.
     pub(super) fn hear_watch(&mut self, line: &Line<'_>, now: Timestamp) -> Vec<What> {
         match line {
-            Line::Drifted { id, reason, writer, .. } => {
+            Line::Drifted { id, reason, writer, needs_force, edited } => {
+                let kind = match (needs_force, edited) {
+                    (_, true) => TroubleKind::Edited,
+                    (true, false) => TroubleKind::Refused,
+                    (false, false) => TroubleKind::Drifted,
+                };
                 let writer = writer.clone().map(Writer::into_owned);
-                self.drifts(&id.to_string(), reason.as_ref().map(ToString::to_string), writer, now)
+                self.drifts(&id.to_string(), kind, reason.as_ref().map(ToString::to_string), writer, now)
             }
-            Line::Error { id: Some(id), text } => self.fails(&id.to_string(), text.to_string(), now),
+            Line::Failed { id, reason } => self.fails(&id.to_string(), Some(reason.to_string()), now),
+            Line::Error { id: Some(id), text } => self.fails(&id.to_string(), Some(text.to_string()), now),
+            Line::Error { id: None, text } => {
+                DefinitionError::parse(&text.to_string()).and_then(|error| self.misdefined(error)).into_iter().collect()
+            }
             Line::Returned { id } => self.returns(&id.to_string()),
             Line::Repaired { id, changed } => {
                 let entity = id.to_string();
@@ -74,11 +100,12 @@ impl Known {
         let well: BTreeSet<String> =
             self.drifted.keys().chain(self.failed.keys()).filter(|id| is_well(id)).cloned().collect();
         let mut news: Vec<What> = well.iter().flat_map(|entity| self.returns(entity)).collect();
-        for (entity, reason) in troubles.drifted {
-            news.extend(self.drifts(&entity, reason, None, now));
+        news.extend(troubles.definition_errors.into_iter().filter_map(|error| self.misdefined(error)));
+        for (entity, (kind, reason)) in troubles.drifted {
+            news.extend(self.drifts(&entity, kind, reason, None, now));
         }
         for (entity, reason) in troubles.failed {
-            news.extend(self.fails(&entity, reason.unwrap_or_default(), now));
+            news.extend(self.fails(&entity, reason, now));
         }
         news
     }
@@ -104,31 +131,50 @@ impl Known {
         news
     }
 
+    /// Returns the event for an invalid definition, unless the file is unchanged since the last one.
+    fn misdefined(&mut self, error: DefinitionError) -> Option<What> {
+        let stamp = stamp(&error.file);
+        self.definition_errors.retain(|other, before| other.file != error.file || *before == stamp);
+        let is_new = self.definition_errors.insert(error.clone(), stamp).is_none();
+        is_new.then_some(What::DefinitionError(error))
+    }
+
     fn drifts(
         &mut self,
         entity: &str,
+        kind: TroubleKind,
         reason: Option<String>,
         writer: Option<Writer<'static>>,
         now: Timestamp,
     ) -> Vec<What> {
         self.unconfirmed.remove(entity);
         self.failed.remove(entity);
-        if self.drifted.contains_key(entity) {
+        let reason = reason.filter(|reason| !reason.is_empty());
+        let before = self.drifted.get(entity);
+        // A person may change what has drifted, or force may become necessary.
+        if before.is_some_and(|before| before.kind == kind) {
             return Vec::new();
         }
-        let trouble = Trouble { since: now, reason: reason.clone(), writer: writer.clone() };
+        let trouble = Trouble { since: now, kind, reason: reason.clone(), writer: writer.clone() };
         self.drifted.insert(entity.to_owned(), trouble);
-        vec![What::Drifted { entity: entity.to_owned(), reason, writer }]
+        let entity = entity.to_owned();
+        let told = reason.clone().unwrap_or_else(|| NO_REASON.to_owned());
+        vec![match kind {
+            TroubleKind::Edited => What::Edited { entity, reason: told, writer },
+            TroubleKind::Refused => What::Refused { entity, reason: told },
+            TroubleKind::Drifted | TroubleKind::Failed => What::Drifted { entity, reason, writer },
+        }]
     }
 
-    fn fails(&mut self, entity: &str, reason: String, now: Timestamp) -> Vec<What> {
+    fn fails(&mut self, entity: &str, reason: Option<String>, now: Timestamp) -> Vec<What> {
         self.unconfirmed.remove(entity);
         self.drifted.remove(entity);
         if self.failed.contains_key(entity) {
             return Vec::new();
         }
-        let told = Some(reason.clone()).filter(|reason| !reason.is_empty());
-        self.failed.insert(entity.to_owned(), Trouble { since: now, reason: told, writer: None });
+        let reason = reason.filter(|reason| !reason.is_empty()).unwrap_or_else(|| NO_REASON.to_owned());
+        let trouble = Trouble { since: now, kind: TroubleKind::Failed, reason: Some(reason.clone()), writer: None };
+        self.failed.insert(entity.to_owned(), trouble);
         vec![What::Failed { entity: entity.to_owned(), reason }]
     }
 

@@ -1,9 +1,10 @@
 //! The outlets for information about the machine: events, metrics and the journal.
 
+use super::storms::Storms;
 use crate::config::Config;
-use crate::event::{Event, EventSink, What};
+use crate::event::{Event, EventSink, Header, WatchState, What};
 use crate::metrics::{Endpoint, Metrics, state_name};
-use crate::report::cause;
+use crate::report::{cause, definition_error, in_storm, of_watch, resumed};
 use crate::service::{Level, say};
 use crate::spool;
 use holo_events::HealthState;
@@ -24,14 +25,14 @@ pub(super) struct Outlets<'a> {
     endpoint: Option<Endpoint>,
     endpoint_error: Option<String>,
     retry_spool: Option<Instant>,
-    /// The number of events so far.
-    events: u64,
+    storms: Storms,
 }
 
 impl<'a> Outlets<'a> {
     pub(super) fn new(sink: Box<dyn EventSink + 'a>, metrics: Metrics) -> Outlets<'a> {
         let (textfile, endpoint, endpoint_error, retry_spool) = (None, None, None, None);
-        Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, events: 0 }
+        let storms = Storms::default();
+        Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, storms }
     }
 
     /// Applies a new configuration.
@@ -76,30 +77,45 @@ impl<'a> Outlets<'a> {
     pub(super) fn publish(&mut self, news: Vec<What>, now: Timestamp) {
         for what in news {
             self.count(&what);
-            announce(&what);
-            let event = self.event(what, now);
-            self.sink.record(event);
+            if let Some(what) = self.storms.take(what, now, Instant::now()) {
+                self.record(what, now);
+            }
         }
         self.note_spool();
         self.write_textfile();
     }
 
-    fn count(&self, what: &What) {
-        match what {
-            What::Drifted { .. } => self.metrics.drifted(),
-            What::Repaired { .. } => self.metrics.repaired(),
-            _ => {}
+    /// Records the storms that are over; all of them if the agent ends.
+    pub(super) fn end_storms(&mut self, now: Timestamp, is_end: bool) {
+        let over = self.storms.over(Instant::now(), is_end);
+        if !over.is_empty() {
+            over.into_iter().for_each(|what| self.record(what, now));
+            self.note_spool();
         }
     }
 
-    fn event(&mut self, what: What, time: Timestamp) -> Event {
-        self.events += 1;
-        let own = || format!("{}-{}-{}", time.as_microsecond(), std::process::id(), self.events);
+    /// Returns the number of the last event.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.sink.last_seq()
+    }
+
+    fn record(&mut self, what: What, time: Timestamp) {
+        announce(&what);
+        let header = Header::new(time, self.sink.last_seq() + 1);
         let id = match &what {
-            What::Run(run) => run.run.clone().unwrap_or_else(own),
-            _ => own(),
+            What::Run(event) if event.run.is_some() => event.run.clone().unwrap_or_default(),
+            // Unlike the number, it differs even if the file of events was removed.
+            _ => format!("{}-{}-{}", time.as_microsecond(), std::process::id(), header.seq),
         };
-        Event { id, time, what }
+        self.sink.record(Event { header, id, what });
+    }
+
+    fn count(&self, what: &What) {
+        match what {
+            What::Drifted { .. } | What::Edited { .. } | What::Refused { .. } => self.metrics.drifted(),
+            What::Repaired { .. } => self.metrics.repaired(),
+            _ => {}
+        }
     }
 
     /// Retries to write events that the previous agent could not write.
@@ -131,9 +147,9 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Returns the time of the next retry.
+    /// Returns the time of the next retry, or of the end of a storm.
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        self.retry_spool
+        [self.retry_spool, self.storms.next()].into_iter().flatten().min()
     }
 
     /// Schedules a retry if events are pending.
@@ -163,6 +179,13 @@ fn announce(what: &What) {
             let cause = cause(reason.as_deref(), writer.as_ref());
             say(Level::Warning, format_args!("drifted {entity}{cause}"));
         }
+        What::Edited { entity, reason, writer } => {
+            let cause = cause(Some(reason), writer.as_ref());
+            say(Level::Warning, format_args!("edited {entity}{cause}"));
+        }
+        What::Refused { entity, reason } => say(Level::Warning, format_args!("refused {entity}: {reason}")),
+        What::DefinitionError(error) => say(Level::Error, definition_error(error)),
+        What::Storm(storm) => say(Level::Warning, in_storm(storm)),
         What::Repaired { entity, .. } => say(Level::Info, format_args!("repaired {entity}")),
         What::Returned { entity } => say(Level::Info, format_args!("returned {entity}")),
         What::Failed { entity, reason } => say(Level::Error, format_args!("failed {entity}: {reason}")),
@@ -171,6 +194,11 @@ fn announce(what: &What) {
             let cause = cause(text.as_deref(), None);
             say(level, format_args!("health of {entity}: {}{cause}", state_name(*state)));
         }
-        What::Run(_) | What::Merged(_) => {}
+        What::Paused(pause) => say(Level::Warning, format_args!("paused {pause}")),
+        What::Resumed { by } => say(Level::Info, resumed(by.as_deref())),
+        What::Watch { state: WatchState::Restarted, reason } => {
+            say(Level::Info, of_watch(WatchState::Restarted, reason.as_deref()));
+        }
+        What::Run(_) | What::Watch { .. } | What::Merged(_) => {}
     }
 }

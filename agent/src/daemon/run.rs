@@ -3,12 +3,15 @@
 use super::TIME_TO_END;
 use super::known::Troubles;
 use crate::child::{ChildId, Ended, Running, Task};
-use crate::event::{RunEvent, RunResult};
+use crate::event::{DefinitionError, RunEvent, RunResult};
 use crate::metrics::{Outcomes, outcome_name};
-use holo_events::{Line, Outcome, Tally};
+use crate::report::TroubleKind;
+use crate::request::Answer;
+use holo_events::{Line, Outcome, Refusal, Stream, Tally, Writer};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// The maximum number of failed entities named in an event.
@@ -32,10 +35,13 @@ pub(super) struct CurrentRun {
     exit_code: Option<u8>,
     /// The reason why it could not begin, or ended early.
     pub(super) error: Option<String>,
+    busy: Option<Writer<'static>>,
     refreshes_due: usize,
     generation: Option<u32>,
     outcomes: Outcomes,
     troubles: Troubles,
+    /// The clients that wait for its result.
+    clients: Vec<oneshot::Sender<Answer>>,
 }
 
 /// A finished complete run.
@@ -43,10 +49,11 @@ pub(super) struct Finished {
     pub(super) event: RunEvent,
     pub(super) outcomes: Outcomes,
     pub(super) troubles: Troubles,
+    pub(super) clients: Vec<oneshot::Sender<Answer>>,
 }
 
 impl CurrentRun {
-    pub(super) fn new(id: ChildId, task: &Task, began: Timestamp) -> CurrentRun {
+    pub(super) fn new(id: ChildId, task: &Task, began: Timestamp, clients: Vec<oneshot::Sender<Answer>>) -> CurrentRun {
         let entities = match task {
             Task::Apply { entities } => entities.clone(),
             _ => Vec::new(),
@@ -66,17 +73,19 @@ impl CurrentRun {
             tally: Tally::default(),
             exit_code: None,
             error: None,
+            busy: None,
             outcomes: Outcomes::new(),
             refreshes_due: 0,
             generation: None,
             troubles: Troubles { seen, ..Troubles::default() },
+            clients,
         }
     }
 
     /// Processes a line of its output.
     pub(super) fn hear(&mut self, line: &Line<'_>) {
         match line {
-            Line::End { id, plugin, result, reason, would_change, .. } => {
+            Line::End { id, plugin, result, reason, would_change, refused, .. } => {
                 *self.outcomes.entry((plugin.to_string(), outcome_name(*result))).or_default() += 1;
                 let entity = id.to_string();
                 self.troubles.seen.iter_mut().for_each(|seen| seen.extend([entity.clone()]));
@@ -86,10 +95,15 @@ impl CurrentRun {
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
                         self.troubles.failed.insert(entity, reason);
                     }
-                    Outcome::Pending | Outcome::Refused => {
-                        let reason = would_change.first().map(ToString::to_string);
+                    Outcome::Pending => {
+                        let reason = would_change.first().or(reason.as_ref()).map(ToString::to_string);
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
-                        self.troubles.drifted.insert(entity, reason);
+                        self.troubles.drifted.insert(entity, (TroubleKind::Drifted, reason));
+                    }
+                    Outcome::Refused => {
+                        let (kind, reason) = refusal(refused);
+                        let reason = reason.or_else(|| self.troubles.last_error(&entity));
+                        self.troubles.drifted.insert(entity, (kind, reason));
                     }
                     Outcome::Unchanged | Outcome::Changed | Outcome::Skipped => {}
                 }
@@ -97,7 +111,20 @@ impl CurrentRun {
             Line::Error { id: Some(id), text } => {
                 self.troubles.error = Some((id.to_string(), text.to_string()));
             }
-            Line::Summary { run, tally, refreshes_due, generation, exit_code, error, .. } => {
+            // A plugin may print the reason itself.
+            Line::Output { id: Some(id), stream: Stream::Stderr, text } => {
+                let text = text.to_string();
+                let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+                if let Some(last) = last {
+                    let last = last.strip_prefix("!! ").unwrap_or(last).to_owned();
+                    self.troubles.error = Some((id.to_string(), last));
+                }
+            }
+            Line::Error { id: None, text } => {
+                self.troubles.definition_errors.extend(DefinitionError::parse(&text.to_string()));
+            }
+            Line::Summary { run, tally, refreshes_due, generation, exit_code, error, busy, .. } => {
+                self.busy = busy.clone().map(Writer::into_owned);
                 (self.refreshes_due, self.generation) = (*refreshes_due, *generation);
                 self.run = run.as_ref().map(ToString::to_string);
                 self.tally = tally.unwrap_or_default();
@@ -141,7 +168,10 @@ impl CurrentRun {
         let error = match result {
             RunResult::Interrupted if self.is_late => Some("it took too long".to_owned()),
             RunResult::Error => self.error.clone().or_else(|| ended.map(how_it_died)),
-            _ => self.error.clone(),
+            RunResult::Busy => {
+                self.busy.as_ref().map(|holder| format!("{holder} holds the lock")).or_else(|| self.error.clone())
+            }
+            _ => self.error.clone().or_else(|| self.first_trouble(result)),
         };
         let event = RunEvent {
             run: self.run,
@@ -156,8 +186,27 @@ impl CurrentRun {
             generation: self.generation,
             failed: self.troubles.failed.keys().take(NAMED).cloned().collect(),
             error,
+            busy: self.busy,
         };
-        Finished { event, outcomes: self.outcomes, troubles: self.troubles }
+        Finished { event, outcomes: self.outcomes, troubles: self.troubles, clients: self.clients }
+    }
+
+    /// Returns the first reason for which a run has failed or was refused.
+    fn first_trouble(&self, result: RunResult) -> Option<String> {
+        let Troubles { definition_errors, failed, drifted, .. } = &self.troubles;
+        let of_entity = |(entity, reason): (&String, &Option<String>)| match reason {
+            Some(reason) => format!("{entity}: {reason}"),
+            None => entity.clone(),
+        };
+        let mut refused = drifted.iter().filter(|(_, (kind, _))| *kind != TroubleKind::Drifted);
+        match result {
+            RunResult::Failed => {
+                let error = definition_errors.first().map(ToString::to_string);
+                error.or_else(|| failed.iter().next().map(of_entity))
+            }
+            RunResult::Refused => refused.next().map(|(entity, (_, reason))| of_entity((entity, reason))),
+            _ => None,
+        }
     }
 
     fn result(&self, exit_code: Option<i32>) -> RunResult {
@@ -165,17 +214,30 @@ impl CurrentRun {
         if self.ending.is_some() && exit_code != Some(0) {
             return RunResult::Interrupted;
         }
+        if self.busy.is_some() {
+            return RunResult::Busy;
+        }
         // Without a summary it has crashed, and with another exit status than in the summary it is not the real holo.
+        let is_flawed = !self.troubles.definition_errors.is_empty();
         let is_whole = self.exit_code.is_some() && self.exit_code.map(i32::from) == exit_code;
         match exit_code {
             Some(0) if is_whole && changed > 0 => RunResult::Changed,
             Some(0) if is_whole => RunResult::Unchanged,
             Some(3) if is_whole => RunResult::Pending,
-            Some(1) if is_whole && failed == 0 && refused + pending > 0 => RunResult::Refused,
+            Some(1) if is_whole && failed == 0 && refused + pending > 0 && !is_flawed => RunResult::Refused,
             Some(1) if is_whole => RunResult::Failed,
             _ => RunResult::Error,
         }
     }
+}
+
+/// Returns the kind of problem of a refused entity, and the reason.
+fn refusal(refused: &[Refusal<'_>]) -> (TroubleKind, Option<String>) {
+    let kind = match refused.first() {
+        Some(Refusal::Overwrite | Refusal::Restore) => TroubleKind::Edited,
+        Some(Refusal::Other { .. }) | None => TroubleKind::Refused,
+    };
+    (kind, refused.first().map(ToString::to_string))
 }
 
 /// Describes the end of a holo that did not report it itself.
@@ -186,12 +248,13 @@ fn how_it_died(ended: &Ended) -> String {
 }
 
 /// Describes a finished run on one line.
-pub(super) fn in_words(event: &RunEvent) -> String {
+pub(crate) fn in_words(event: &RunEvent) -> String {
     let RunEvent { verb, result, tally, duration, error, run, .. } = event;
     let run = run.as_ref().map(|run| format!(" {run}")).unwrap_or_default();
     match (result, error) {
-        (RunResult::Error, Some(error)) => format!("{verb}{run} could not be done: {error}"),
+        (RunResult::Error | RunResult::Busy, Some(error)) => format!("{verb}{run} could not be done: {error}"),
         (RunResult::Interrupted, Some(error)) => format!("{verb}{run} was ended after {duration:.1}s: {error}"),
+        (_, Some(error)) => format!("{verb}{run} {}: {tally} in {duration:.1}s: {error}", result.name()),
         _ => format!("{verb}{run} {}: {tally} in {duration:.1}s", result.name()),
     }
 }

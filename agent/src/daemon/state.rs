@@ -1,10 +1,10 @@
-//! The status of the agent, as reported to systemd and clients, and its external inputs: configuration changes, termination and status
-//! requests.
+//! The status of the agent, as reported to systemd and clients, and its external inputs: configuration changes and termination.
 
 use super::whole_runs::CatchUp;
 use super::{Daemon, Input};
 use crate::config::Mode;
-use crate::report::{Connection, Doing, Status};
+use crate::event::Header;
+use crate::report::{Connection, Doing, Status, StatusKind};
 use crate::service::{self, Level, say};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
@@ -13,7 +13,9 @@ impl Daemon<'_> {
     /// Reports the current activity to systemd and the metrics if it has changed.
     pub(super) fn tell(&mut self) {
         self.outlets.metrics.set_watching(self.watch.is_running().then(|| self.watch.applies()));
+        self.outlets.metrics.set_paused(self.last.pause().is_some());
         let doing = self.doing().to_string();
+        let doing = self.last.pause().map_or(doing.clone(), |pause| format!("{doing}; paused {pause}"));
         if doing != self.told {
             service::status(&doing);
             self.told = doing;
@@ -44,11 +46,13 @@ impl Daemon<'_> {
         let round = |time: Timestamp| time.round(Unit::Second).unwrap_or(time);
         let endpoint_error = || self.outlets.endpoint_error().map(str::to_owned);
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            header: Header::new(self.clock.now(), self.outlets.last_seq()),
+            kind: StatusKind::Status,
             pid: std::process::id(),
             started: self.started,
             mode: if self.config.mode == Mode::Enforce { "enforce" } else { "report" }.to_owned(),
             doing: self.doing(),
+            paused: self.last.pause().cloned(),
             last: self.last.run().cloned(),
             last_good: self.last.good(),
             next: next.map(round).filter(|_| self.run.is_none() && !self.is_stopping),
@@ -78,8 +82,7 @@ impl Daemon<'_> {
                 self.watch.end(now);
                 self.health.abandon(now);
             }
-            // The client may have disconnected.
-            Input::Status(answer) => drop(answer.send(self.status())),
+            Input::Request(request, answer) => self.meet(request, answer),
         }
     }
 
@@ -87,7 +90,7 @@ impl Daemon<'_> {
         service::reloading();
         match self.source.load() {
             Ok(config) => {
-                if config.interval != self.config.interval {
+                if config.interval != self.config.interval && self.requested.is_none() {
                     let (now, last) = (self.clock.now(), self.last.run().map(|run| run.began));
                     self.next_run = Instant::now() + self.rhythm.until_next(now, last, config.interval);
                 }

@@ -3,6 +3,7 @@
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
+use crate::event::{WatchState, What};
 use crate::service::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
@@ -20,6 +21,10 @@ pub(super) struct Watch {
     failures: u32,
     /// The earliest start time of the next one.
     not_before: Option<Instant>,
+    /// True if one has started since the agent has.
+    has_started: bool,
+    /// The reason for which the last one has ended by itself, or could not be started, if it has.
+    failure: Option<String>,
 }
 
 struct RunningWatch {
@@ -76,11 +81,20 @@ impl Watch {
     }
 
     /// Records that it could not be started, or ended by itself. Returns the delay before a retry.
-    pub(super) fn failed(&mut self, now: Instant) -> Duration {
+    pub(super) fn failed(&mut self, reason: String, now: Instant) -> Duration {
         self.failures += 1;
         let wait = retry_after(self.failures);
         self.not_before = Some(now + wait);
+        self.failure = Some(reason);
         wait
+    }
+
+    /// Returns the event about a watch that has just started, if it is the first one or follows one that has failed.
+    fn news_of_start(&mut self) -> Option<What> {
+        let is_first = !std::mem::replace(&mut self.has_started, true);
+        let state = if is_first { WatchState::Started } else { WatchState::Restarted };
+        let reason = self.failure.take();
+        (is_first || reason.is_some()).then_some(What::Watch { state, reason })
     }
 
     pub(super) fn hear(&mut self, line: &Line<'_>) {
@@ -92,20 +106,22 @@ impl Watch {
         }
     }
 
-    pub(super) fn ended(&mut self, ended: &Ended, now: Instant) {
-        let Some(running) = self.running.take() else { return };
+    /// Returns the reason if it has ended by itself.
+    pub(super) fn ended(&mut self, ended: &Ended, now: Instant) -> Option<String> {
+        let running = self.running.take()?;
         if running.ending.is_some() {
             self.failures = 0;
-            return;
+            return None;
         }
         if now.duration_since(running.since) >= STEADY {
             self.failures = 0;
         }
-        let wait = self.failed(now);
         let status = ended.status.map_or_else(|| "it is lost".to_owned(), Status::in_words);
         let said = running.last_error.or_else(|| ended.diagnostics.lines().last().map(str::to_owned));
         let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        let wait = self.failed(format!("{status}{said}"), now);
         say(Level::Error, format_args!("holo watch has ended ({status}){said}; it is tried again in {wait:?}"));
+        self.failure.clone()
     }
 
     /// Asks it to terminate.
@@ -148,9 +164,11 @@ impl Daemon<'_> {
                 Ok(child) => {
                     self.watch.began(id, child, apply, now);
                     self.known.begin_watch();
+                    let news = self.watch.news_of_start();
+                    self.publish(news.into_iter().collect());
                 }
                 Err(error) => {
-                    let wait = self.watch.failed(now);
+                    let wait = self.watch.failed(error.to_string(), now);
                     say(Level::Error, format_args!("holo watch: {error}; it is tried again in {wait:?}"));
                 }
             }
@@ -165,7 +183,11 @@ impl Daemon<'_> {
                 self.publish(news);
             }
             ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo watch: {text}")),
-            ChildEvent::Ended(ended) => self.watch.ended(&ended, Instant::now()),
+            ChildEvent::Ended(ended) => {
+                let reason = self.watch.ended(&ended, Instant::now());
+                let ended = reason.map(|reason| What::Watch { state: WatchState::Ended, reason: Some(reason) });
+                self.publish(ended.into_iter().collect());
+            }
         }
     }
 }

@@ -5,10 +5,12 @@ use super::{Daemon, Task};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Running, TRIGGER};
 use crate::event::{RunEvent, RunResult, What};
+use crate::request::Answer;
 use crate::service::{Level, say};
 use holo_events::{Line, RunLine, Tally};
 use jiff::Timestamp;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 impl Daemon<'_> {
@@ -19,22 +21,23 @@ impl Daemon<'_> {
         let task = if self.may_change() { Task::Apply { entities: Vec::new() } } else { Task::Check };
         // The complete run applies these too.
         self.health.repairs.take();
-        self.begin(&task);
+        let clients = self.requested.take().unwrap_or_default();
+        self.begin(&task, clients);
     }
 
     /// Applies the critical entities and those that they require.
     pub(super) fn begin_repairs(&mut self) {
         let entities = self.health.repairs.take();
-        self.begin(&Task::Apply { entities });
+        self.begin(&Task::Apply { entities }, Vec::new());
     }
 
-    fn begin(&mut self, task: &Task) {
+    fn begin(&mut self, task: &Task, clients: Vec<oneshot::Sender<Answer>>) {
         self.health.abandon(Instant::now());
         let began = self.clock.now();
         // Before it begins, so that no run is lost in a crash.
         self.last.set_begun(Some(began));
         let (id, child) = self.start(task);
-        let mut run = CurrentRun::new(id, task, began);
+        let mut run = CurrentRun::new(id, task, began, clients);
         match child {
             Ok(child) => {
                 run.child = Some(child);
@@ -61,9 +64,9 @@ impl Daemon<'_> {
 
     /// Processes a run that has ended, or could not begin.
     fn finish(&mut self, ended: run::Finished) {
-        let run::Finished { event, outcomes, troubles } = ended;
+        let run::Finished { event, outcomes, troubles, clients } = ended;
         say(if event.result.is_good() { Level::Info } else { Level::Error }, run::in_words(&event));
-        if event.result != RunResult::Error && event.result != RunResult::Interrupted {
+        if event.result.is_complete() {
             self.outlets.metrics.set_standing(&event);
             if event.entities.is_empty() {
                 self.outlets.metrics.set_entities(&outcomes);
@@ -78,9 +81,13 @@ impl Daemon<'_> {
             let wait = if self.is_once { Duration::ZERO } else { self.config.health_interval };
             self.health.look_again(Instant::now() + wait);
         }
-        self.publish(vec![What::Run(Box::new(event))]);
-        // Last, as the run will not be queried any more.
-        self.last.set_begun(None);
+        self.publish(vec![What::Run(Box::new(event.clone()))]);
+        // After the event, as the run will not be queried any more.
+        self.last.set_recorded();
+        for client in clients {
+            // The client may have disconnected.
+            let _ = client.send(Answer::Run(Box::new(event.clone())));
+        }
     }
 
     /// Records a finished complete run, and schedules the next one.
@@ -90,12 +97,12 @@ impl Daemon<'_> {
         self.last.ended(event, now);
         self.last.good().iter().for_each(|good| self.outlets.metrics.set_last_good(*good));
         let mut wait = self.rhythm.until_next(now, Some(event.began), self.config.interval);
-        self.failures = if event.result == RunResult::Error { self.failures + 1 } else { 0 };
+        self.failures = if matches!(event.result, RunResult::Error | RunResult::Busy) { self.failures + 1 } else { 0 };
         if self.failures > 0 {
             // A manual apply may hold the lock, or a package may be being replaced.
             wait = wait.min(retry_after(self.failures + 4));
         }
-        self.next_run = Instant::now() + wait;
+        self.next_run = Instant::now() + if self.requested.is_some() { Duration::ZERO } else { wait };
         self.has_run = true;
         self.health.look_at_all(Instant::now());
     }
@@ -207,6 +214,7 @@ impl CatchUp {
             refreshes_due: 0,
             generation: None,
             failed: Vec::new(),
+            busy: None,
             error: Some("the agent has ended while it was at work, and it has changed nothing since".to_owned()),
         }]
     }
@@ -237,5 +245,6 @@ fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
         generation: None,
         failed: Vec::new(),
         error: run.error.as_ref().map(ToString::to_string),
+        busy: None,
     })
 }

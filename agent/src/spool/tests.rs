@@ -1,12 +1,12 @@
 //! Tests that events are kept, merged and not lost.
 
 use super::*;
-use crate::event::RunEvent;
+use crate::event::{Header, RunEvent};
 
 fn event(number: i64) -> Event {
     let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
     let what = What::Drifted { entity: format!("file:/{number}"), reason: None, writer: None };
-    Event { id: format!("e{number}"), time, what }
+    Event { header: Header::new(time, u64::try_from(number).unwrap()), id: format!("e{number}"), what }
 }
 
 /// Returns the number of events on disk, including merged ones.
@@ -73,7 +73,7 @@ fn it_never_grows_beyond_its_limit_and_counts_what_it_merges() {
     }
     let kept = Spool::read(&path).unwrap();
     let What::Merged(counts) = &kept[0].what else { panic!("{kept:?}") };
-    assert_eq!(counts.from, Some(event(0).time));
+    assert_eq!(counts.from, Some(event(0).header.time));
     // The latest events are unchanged.
     assert_eq!(kept.last(), Some(&event(499)));
     assert!(kept.len() > 3, "{kept:?}");

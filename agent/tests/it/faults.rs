@@ -39,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn root_with_steps() -> ScratchRoot {
+pub(crate) fn root_with_steps() -> ScratchRoot {
     root("watch = false\ninterval = \"1s\"\n")
         .file("etc/holorc.d/50-steps", "plugin steps\n")
         .script("usr/lib/holo/holo-steps", STEPS)
@@ -61,7 +61,7 @@ fn content(root: &ScratchRoot, path: &str) -> String {
     }
 }
 
-fn process(root: &ScratchRoot, path: &str) -> Pid {
+pub(crate) fn process(root: &ScratchRoot, path: &str) -> Pid {
     Pid::from_raw(content(root, path).trim().parse().unwrap()).unwrap()
 }
 
@@ -238,7 +238,7 @@ fn reboot() {
     let events = systemd::events(&machine);
     was_interrupted_once(&events);
     // The agent itself has reported it before the machine went down.
-    let error = events[0]["what"]["error"].as_str().unwrap();
+    let error = events[0]["error"].as_str().unwrap();
     assert_eq!(error, "interrupted by signal 15 while steps:b was at work");
 }
 

@@ -3,9 +3,11 @@
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::ScratchRoot;
 use holo_testing::binaries::built;
+use jsonschema::Validator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// The timeout for waiting on a busy machine.
@@ -115,7 +117,7 @@ impl<'r> Agent<'r> {
     fn try_status(&self) -> Result<Value, String> {
         let output = program(self.root, &["status", "--json"]).output().unwrap();
         match output.ended.failure() {
-            None => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+            None => Ok(validated(serde_json::from_slice(&output.stdout).unwrap())),
             Some(_) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     }
@@ -148,15 +150,35 @@ impl<'r> Agent<'r> {
 #[track_caller]
 pub(crate) fn events(root: &ScratchRoot) -> Vec<Value> {
     let text = fs::read_to_string(root.join("var/lib/holo-agent/events.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let events: Vec<Value> = text.lines().map(|line| validated(serde_json::from_str(line).unwrap())).collect();
+    let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+    events
 }
 
-/// Returns the kinds of events, or the results for runs.
+/// The schema of the lines of `events --json` and `status --json`.
+static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
+    let schema = include_str!("../../../schema/holo-agent-events.schema.json");
+    jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
+});
+
+/// Checks a line against the schema, and that no text in it is empty.
+#[track_caller]
+fn validated(line: Value) -> Value {
+    let errors: Vec<String> = SCHEMA.iter_errors(&line).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{line:#}: {errors:?}");
+    assert!(["host", "boot", "reason", "error"].iter().all(|key| line[key] != ""), "{line:#}");
+    line
+}
+
+/// Returns the kinds of events, with the results of runs and the states of watches. That a watch has started is left out.
 pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
-    let kind = |event: &Value| event["what"]["kind"].as_str().unwrap().to_owned();
-    let name = |event: &Value| match event["what"]["result"].as_str() {
+    let kind = |event: &Value| event["kind"].as_str().unwrap().to_owned();
+    let state = |event: &Value| event["state"].as_str().filter(|_| event["kind"] == "watch").map(str::to_owned);
+    let result = |event: &Value| event["result"].as_str().map(str::to_owned);
+    let name = |event: &Value| match result(event).or_else(|| state(event)) {
         Some(result) => format!("{} {result}", kind(event)),
         None => kind(event),
     };
-    events.iter().map(name).collect()
+    events.iter().map(name).filter(|name| name != "watch started").collect()
 }

@@ -63,7 +63,8 @@ fn heals() {
     agent.stop();
     let events = events(&root);
     assert_eq!(kinds(&events), ["run changed", "health", "run unchanged", "health"]);
-    assert_eq!(events[2]["what"]["entities"], serde_json::json!(["pulse:app", "pulse:db"]));
+    let run = events.iter().filter(|event| event["kind"] == "run").nth(1).unwrap();
+    assert_eq!(run["entities"], serde_json::json!(["pulse:app", "pulse:db"]));
     let people = program(&root, &["events"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&people).contains(" health of pulse:app: critical (it says so)\n"));
 }

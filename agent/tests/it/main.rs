@@ -2,9 +2,11 @@
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod at_work;
+mod contract;
 mod faults;
 mod harness;
 mod health;
+mod requests;
 mod systemd;
 
 use std::process::ExitCode;
@@ -12,8 +14,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("at_work", at_work::trials()),
+        ("contract", contract::trials()),
         ("faults", faults::trials()),
         ("health", health::trials()),
+        ("requests", requests::trials()),
         ("systemd", systemd::trials()),
     ])
 }

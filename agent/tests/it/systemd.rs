@@ -220,10 +220,8 @@ fn health() {
     machine.must("systemctl stop holo-agent");
     let events = events(&machine);
     let changes = |name: &str| {
-        let is_of = |event: &&Value| {
-            event["what"]["kind"] == "health" && event["what"]["entity"] == format!("file:/srv/{name}")
-        };
-        let states = events.iter().filter(is_of).map(|event| event["what"]["state"].as_str().unwrap());
+        let is_of = |event: &&Value| event["kind"] == "health" && event["entity"] == format!("file:/srv/{name}");
+        let states = events.iter().filter(is_of).map(|event| event["state"].as_str().unwrap());
         states.collect::<Vec<_>>()
     };
     for name in ["http", "tcp", "unit"] {

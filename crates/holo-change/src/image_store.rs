@@ -28,7 +28,7 @@ pub const BASE: &str = "base";
 /// The directory of the last provisioned images.
 pub const PROVISIONED: &str = "provisioned";
 /// The directory of temporary files, which is removed at the end of an apply.
-const STAGED: &str = ".staged";
+pub const STAGED: &str = ".staged";
 
 /// The targets below a root directory, and their images in a state directory.
 #[derive(Clone, Debug)]

@@ -1,15 +1,14 @@
-//! The known-unchanged record: entities that were in their desired state at the last apply, and need not be read again
-//! until they change.
+//! The known-unchanged record: inputs that were valid at the last apply, and need not be read completely until they
+//! change.
 //!
-//! It contains a fingerprint per entity: the metadata of all files that determine it (device, inode, type, mode, owner,
-//! size and times), and its other inputs. If the fingerprint is equal, the entity has not changed. This requires that
-//! the fingerprint is taken before the files are read, and is only recorded if none of the files was changed
-//! immediately before, because a second change within the same tick of the file system's clock would not be visible.
+//! It contains a fingerprint of everything that determines them, such as the metadata of files. If it is equal, they have
+//! not changed. This requires that the fingerprint is taken before the files are read, and is only recorded if none of
+//! the files was changed immediately before, because a second change within the same tick of the file system's clock
+//! would not be visible.
 //!
 //! The record is only an optimization. If it is lost by a crash or deleted, all files are read again.
 
 use crate::error::{PathError, Result};
-use crate::image::Stamp;
 use crate::path_handle::PathHandle;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -33,13 +32,10 @@ type Sum = [u8; SUM_SIZE];
 pub struct Fingerprint(Sum);
 
 impl Fingerprint {
-    /// Returns the fingerprint of these files, which need not exist, and of the other inputs.
-    pub fn new(files: &[Option<Stamp>], beside: &impl Hash) -> Fingerprint {
+    /// Returns the fingerprint of inputs.
+    pub fn new(inputs: &impl Hash) -> Fingerprint {
         let mut sum = Summing(Sha256::new());
-        for stamp in files {
-            stamp.as_ref().map(Stamp::to_bytes).hash(&mut sum);
-        }
-        beside.hash(&mut sum);
+        inputs.hash(&mut sum);
         Fingerprint(shortened(sum.0))
     }
 }
@@ -65,7 +61,6 @@ pub struct UnchangedRecord {
     begun: SystemTime,
     /// The fingerprints, by the hashes of the entities' paths.
     entries: BTreeMap<Sum, Fingerprint>,
-    is_believed: bool,
     is_kept: bool,
     has_news: bool,
 }
@@ -74,19 +69,13 @@ impl UnchangedRecord {
     /// Creates an empty record that is not saved.
     #[must_use]
     pub fn none() -> UnchangedRecord {
-        UnchangedRecord {
-            begun: SystemTime::now(),
-            entries: BTreeMap::new(),
-            is_believed: false,
-            is_kept: false,
-            has_news: false,
-        }
+        UnchangedRecord { begun: SystemTime::now(), entries: BTreeMap::new(), is_kept: false, has_news: false }
     }
 
     /// Reads the record of earlier applies. It is empty if it is damaged, of another version, or from the future.
     #[must_use]
     pub fn open(place: &PathHandle) -> UnchangedRecord {
-        let none = UnchangedRecord { is_believed: true, is_kept: true, ..UnchangedRecord::none() };
+        let none = UnchangedRecord { is_kept: true, ..UnchangedRecord::none() };
         let Ok(Some(bytes)) = place.read_if_file() else { return none };
         match parse(&bytes, none.begun) {
             Some(entries) => UnchangedRecord { entries, ..none },
@@ -95,21 +84,10 @@ impl UnchangedRecord {
         }
     }
 
-    /// Ignores the entries in this run.
-    pub fn distrust(&mut self) {
-        self.is_believed = false;
-    }
-
     /// Returns true if an entity is known to be in its desired state while its inputs have this state.
     #[must_use]
     pub fn knows(&self, entity: &[u8], state: Fingerprint) -> bool {
-        self.is_believed && self.entries.get(&key(entity)) == Some(&state)
-    }
-
-    /// Returns true if any change of a file after the start of this apply results in a different stamp.
-    #[must_use]
-    pub fn can_rely_on(&self, stamp: &Stamp) -> bool {
-        stamp.is_settled(self.begun)
+        self.entries.get(&key(entity)) == Some(&state)
     }
 
     /// Records that an entity is in its desired state while its inputs have this state.
@@ -249,7 +227,7 @@ mod tests {
     #[test]
     fn learns_and_forgets() {
         let (path, one, two) = (&b"/etc/motd"[..], Fingerprint([1; SUM_SIZE]), Fingerprint([2; SUM_SIZE]));
-        let mut record = UnchangedRecord { is_believed: true, ..UnchangedRecord::none() };
+        let mut record = UnchangedRecord::none();
         assert!(!record.knows(path, one));
         record.forget(path);
         assert!(!record.has_news);
@@ -261,26 +239,13 @@ mod tests {
         record.insert(path, two);
         assert!(record.knows(path, two) && !record.knows(path, one));
         assert!(std::mem::take(&mut record.has_news));
-        record.distrust();
-        assert!(!record.knows(path, two));
         record.forget(path);
         assert!(record.has_news && record.entries.is_empty());
     }
 
     #[test]
     fn a_fingerprint_is_of_all_that_decides() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("x"), "x").unwrap();
-        let place = crate::path_handle::Tree::open(folder.path()).unwrap().place(Path::new("x"));
-        let stamp = Stamp::of(&place).unwrap();
-        let fingerprint = Fingerprint::new(&[stamp, None], &("one", "two"));
-        assert_eq!(fingerprint, Fingerprint::new(&[stamp, None], &("one", "two")));
-        for other in [
-            Fingerprint::new(&[stamp, None], &("onet", "wo")),
-            Fingerprint::new(&[None, stamp], &("one", "two")),
-            Fingerprint::new(&[stamp, stamp], &("one", "two")),
-        ] {
-            assert_ne!(fingerprint, other);
-        }
+        assert_eq!(Fingerprint::new(&("one", "two")), Fingerprint::new(&("one", "two")));
+        assert_ne!(Fingerprint::new(&("one", "two")), Fingerprint::new(&("onet", "wo")));
     }
 }

@@ -305,6 +305,21 @@ impl CommonKeys {
         }
     }
 
+    /// Returns an error for each place in the common keys of an entity that names the entity itself: it would wait for
+    /// itself.
+    pub(crate) fn self_references(&self, id: &str, common: &Spanned<DeTable<'_>>) -> Vec<(Range<usize>, String)> {
+        let problem = |key: &str, span| (span, format!("{key}: {id} is this entity itself"));
+        let of_key = |key: &'static str| {
+            let ids = common.get_ref().get(key).and_then(|ids| ids.get_ref().as_array());
+            let own = ids.into_iter().flat_map(|ids| ids.iter()).filter(|other| other.get_ref().as_str() == Some(id));
+            own.map(move |own| problem(key, own.span()))
+        };
+        let ids = RULES.iter().map(|(key, _)| *key).filter(|key| is_list(key)).flat_map(of_key);
+        let receives = common.get_ref().get_key_value("receive");
+        let receives = receives.filter(|_| self.receive.iter().any(|receipt| receipt.sender == id));
+        ids.chain(receives.map(|(key, _)| problem("receive", key.span()))).collect()
+    }
+
     /// Completes the locations recorded by [`locate`](Self::locate), if it did not have all details.
     pub fn relocate(&mut self, location: impl Fn(&str) -> String) {
         for noted in &mut self.id_locations {

@@ -184,6 +184,7 @@ fn finish(
     hidden::refuse(&mut common, sources, &mut wrong);
     let hidden_values = hidden::hidden_values(own.get_ref(), sources);
     let keys = read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+    wrong.extend(keys.iter().flat_map(|keys| keys.self_references(&id, &common)));
     let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
     let candidates = Candidate::all(&receipts, &common, received);
     let mut doubts = Vec::new();

@@ -155,6 +155,19 @@ pub fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, Downloa
     Err(failure)
 }
 
+/// Returns the error of a download without contacting servers: all addresses are local files, and none can be read.
+#[must_use]
+pub fn local_failure(addresses: &[Address], host: &Host) -> Option<DownloadError> {
+    let mut failure = None;
+    for address in addresses {
+        match open(&address.file()?, host).and_then(|place| place.open()) {
+            Ok(_) => return None,
+            Err(error) => failure = Some(TransferError::from(error).at(address)),
+        }
+    }
+    failure
+}
+
 fn is_unmodified_at(request: &Request<'_>, address: &Address, host: &Host) -> Result<bool, TransferError> {
     let Some(previous) = &request.previous else { return Ok(false) };
     if let Some(path) = address.file() {

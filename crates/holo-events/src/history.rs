@@ -211,9 +211,27 @@ pub struct StatusLine<'a> {
     /// `stopping`, or `unreachable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Cow<'a, str>>,
+    /// The pause, if the agent makes no changes for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_paused: Option<PauseLine<'a>>,
     /// What to do next.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<NextLine<'a>>,
+}
+
+/// A time in which the agent makes no changes, on request.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct PauseLine<'a> {
+    /// Its start, in UTC.
+    pub since: Cow<'a, str>,
+    /// The time at which it ends by itself, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Cow<'a, str>>,
+    /// The user who requested it.
+    pub by: Cow<'a, str>,
+    /// The reason.
+    pub reason: Cow<'a, str>,
 }
 
 /// An entity that is not in its desired state.

@@ -22,16 +22,18 @@ mod why;
 
 pub use from_protocol::{Asset, Controls, Edges};
 pub use history::{
-    DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, RecordLine, RunLine,
-    StatusLine,
+    DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, PauseLine, RecordLine,
+    RunLine, StatusLine,
 };
 pub use line::{Line, LineError, Writer};
 pub use values::{Tally, Text};
 pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 
+use holo_protocol::words;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// The version of the lines, with which each of them starts.
@@ -72,6 +74,16 @@ pub enum Refusal<'a> {
         /// The reason.
         reason: Text<'a>,
     },
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Overwrite => f.write_str(words::MODIFIED),
+            Refusal::Restore => f.write_str(words::DELETED),
+            Refusal::Other { reason } => reason.fmt(f),
+        }
+    }
 }
 
 /// The severity of a finding.

@@ -59,6 +59,16 @@ pub enum Line<'a> {
         #[serde(default, skip_serializing_if = "is_false")]
         pending: bool,
     },
+    /// `adopt --all`: a change was not adopted.
+    NotAdopted {
+        /// The entity's ID, with escapes for characters that an ID cannot contain, or a pattern of such IDs.
+        id: Text<'a>,
+        /// The reason.
+        reason: Text<'a>,
+        /// A command with which the user can keep the change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<Text<'a>>,
+    },
     /// `health`: the health of an entity with health checks.
     Health {
         /// Its ID.
@@ -232,6 +242,16 @@ pub enum Line<'a> {
         /// True if a repair requires `--force`.
         #[serde(default, skip_serializing_if = "is_false")]
         needs_force: bool,
+        /// True if it requires `--force` because the entity was changed or deleted manually.
+        #[serde(default, skip_serializing_if = "is_false")]
+        edited: bool,
+    },
+    /// `watch`: an entity cannot be checked or repaired, or was repaired too often.
+    Failed {
+        /// Its ID.
+        id: Text<'a>,
+        /// The reason.
+        reason: Text<'a>,
     },
     /// `watch`: an entity is in its desired state again without having been repaired.
     Returned {
@@ -267,6 +287,9 @@ pub enum Line<'a> {
         /// used instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u32>,
+        /// The process that holds the lock, if the run could not begin because of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        busy: Option<Writer<'a>>,
         /// The exit status of the program.
         exit_code: u8,
         /// The reason why the run could not begin, or ended early; other errors are in `error` lines.
@@ -330,7 +353,7 @@ pub enum LineError {
     },
 }
 
-/// A process that modified a file.
+/// A process that modified a file, or that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Writer<'a> {

@@ -73,8 +73,8 @@ fn lines_are_read_as_they_were_written() {
         reason: Some("it is".into()),
     });
     let writer = Some(Writer { pid: 7, command: Some("puppet".into()) });
-    reads_back(&Line::Drifted { id: id.clone(), reason: None, writer, needs_force: false });
-    reads_back(&Line::Drifted { id, reason: None, writer: None, needs_force: true });
+    reads_back(&Line::Drifted { id: id.clone(), reason: None, writer, needs_force: false, edited: false });
+    reads_back(&Line::Drifted { id, reason: None, writer: None, needs_force: true, edited: true });
     reads_back(&Line::Entity {
         id: "a:b".into(),
         plugin: "a\\b".into(),
@@ -93,6 +93,7 @@ fn lines_are_read_as_they_were_written() {
         tally,
         refreshes_due: 2,
         generation: Some(3),
+        busy: None,
         exit_code: 1,
         error: None,
     });

@@ -10,6 +10,7 @@ use crate::template::Templates;
 use holo_definitions::LocatedError;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Facts and data of a system. Copies share what has been loaded.
@@ -37,6 +38,8 @@ struct Inner {
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, LocatedError>>,
     warnings: Mutex<Vec<Warning>>,
+    /// Whether facts, data or other sources that are not files have been used, by any instance that shares them.
+    is_used: Arc<AtomicBool>,
 }
 
 impl Knowledge {
@@ -65,12 +68,24 @@ impl Knowledge {
             facts: OnceLock::new(),
             data: OnceLock::new(),
             warnings: Mutex::default(),
+            is_used: Arc::default(),
         }))
+    }
+
+    /// Notes that something else was used that is not a file, such as the environment.
+    pub fn note_use(&self) {
+        self.0.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if facts or data have been used, so that what was found out may rest on them.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.0.is_used.load(Ordering::Relaxed)
     }
 
     /// Returns an instance with other data, which shares facts and decrypted secrets.
     fn beside(&self, layer: Option<Layer>, layer_only: bool, is_disguised: bool) -> Knowledge {
-        let Inner { root, inputs, secrets, .. } = &*self.0;
+        let Inner { root, inputs, secrets, is_used, .. } = &*self.0;
         Knowledge(Arc::new(Inner {
             root: root.clone(),
             inputs: inputs.clone(),
@@ -85,6 +100,7 @@ impl Knowledge {
             facts: OnceLock::new(),
             data: OnceLock::new(),
             warnings: Mutex::default(),
+            is_used: Arc::clone(is_used),
         }))
     }
 
@@ -127,6 +143,7 @@ impl Knowledge {
         if let Some(beside) = &self.0.beside {
             return beside.facts();
         }
+        self.note_use();
         self.0.facts.get_or_init(|| {
             let (facts, warnings) = match &self.0.file_of_run {
                 Some(file) => Facts::of_run(&self.0.root, &self.0.inputs, file),
@@ -150,7 +167,12 @@ impl Knowledge {
             };
             Ok(if self.0.is_disguised { data.disguised() } else { data })
         };
-        self.0.data.get_or_init(read).as_ref().map_err(Clone::clone)
+        let data = self.0.data.get_or_init(read).as_ref().map_err(Clone::clone);
+        // A table in a definition is part of the definition, but the keys of encrypted values are not.
+        if !self.0.layer_only || secrets.are_seen() {
+            self.note_use();
+        }
+        data
     }
 
     /// Returns templates with `facts`, `data` and `lookup` in scope. Each is loaded only if a template uses it.

@@ -1,13 +1,20 @@
 //! Looking up users and groups of the managed system by name.
 
-use crate::{Credentials, Host};
+use crate::{Credentials, Host, leads_through_symlink};
 use holo_change::{PathError, Tree};
+use holo_protocol::Witness;
 use holo_protocol::words::reason;
 use nix::unistd::{self, User};
 use std::ffi::CString;
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The files with users and groups, and the one with the order of the sources of accounts.
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+const ORDER: &str = "/etc/nsswitch.conf";
 
 /// The users and groups of a system: those of the name service if it is the running system, otherwise those in
 /// `etc/passwd` and `etc/group` below the root.
@@ -85,7 +92,7 @@ impl Accounts {
     /// If the user does not exist, or cannot be looked up.
     pub fn user(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
-        self.find("user", "etc/passwd", name, known)
+        self.find("user", USERS, name, known)
     }
 
     /// Returns the ID of a group, given by name or ID.
@@ -94,7 +101,7 @@ impl Accounts {
     /// Those of [`Accounts::user`].
     pub fn group(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
-        self.find("group", "etc/group", name, known)
+        self.find("group", GROUPS, name, known)
     }
 
     fn find(
@@ -115,6 +122,59 @@ impl Accounts {
         };
         found.or_else(|| name.parse().ok()).ok_or_else(|| AccountError::Unknown { kind, name: name.to_owned() })
     }
+}
+
+impl Accounts {
+    /// Returns the files on which it rests which users and groups these are, given by name or ID. `None` if a name
+    /// comes from elsewhere, such as a directory service.
+    #[must_use]
+    pub fn witnesses<'n>(
+        host: &Host,
+        users: impl IntoIterator<Item = &'n str>,
+        groups: impl IntoIterator<Item = &'n str>,
+    ) -> Option<Vec<Witness>> {
+        let (users, groups): (Vec<&str>, Vec<&str>) = (users.into_iter().collect(), groups.into_iter().collect());
+        let is_in = |file: &str, name: &str| {
+            let found = Tree::open(host.root()).and_then(|root| in_file(&root, file, name));
+            found.is_ok_and(|id| id.is_some())
+        };
+        let mut files = Vec::new();
+        for (file, database, names) in [(USERS, "passwd", users), (GROUPS, "group", groups)] {
+            if names.is_empty() {
+                continue;
+            }
+            let is_local = |name: &&str| name.parse::<u32>().is_ok() || is_in(file, name);
+            let is_fixed = || names.iter().all(is_local) && files_come_first(database);
+            if !(host.test_mode() || is_fixed()) {
+                return None;
+            }
+            files.push(file);
+        }
+        if !host.test_mode() && !files.is_empty() {
+            files.push(ORDER);
+        }
+        let is_elsewhere = |file: &&str| leads_through_symlink(host.root(), Path::new(file));
+        if files.iter().any(is_elsewhere) {
+            return None;
+        }
+        Some(files.into_iter().map(|file| Witness::file(&host.below_root(Path::new(file)))).collect())
+    }
+}
+
+/// Returns true if the name service of the running system looks in the local files first.
+fn files_come_first(database: &str) -> bool {
+    let text = match fs::read_to_string(ORDER) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+        text => text.unwrap_or_default(),
+    };
+    has_files_first(&text, database)
+}
+
+/// Returns true if an `nsswitch.conf` names `files` first for a database. Without a line, this is the default.
+fn has_files_first(text: &str, database: &str) -> bool {
+    let sources =
+        |line: &'_ str| Some(line.trim_start().strip_prefix(database)?.trim_start().strip_prefix(':')?.to_owned());
+    text.lines().find_map(sources).is_none_or(|sources| sources.split_whitespace().next() == Some("files"))
 }
 
 /// Returns the ID in the line `NAME:x:ID:…`.
@@ -145,13 +205,24 @@ mod tests {
         let accounts = Accounts::open(&host).unwrap();
         assert_eq!(accounts.user("fred").unwrap_err().to_string(), "there is no user \"fred\"");
         assert_eq!(accounts.user("1234").unwrap(), 1234);
-        std::fs::create_dir(&etc).unwrap();
-        std::fs::write(etc.join("passwd"), "root:x:0:0::/root:/bin/sh\nodd\nfred:x:77:88::/home/fred:\n4:x:5:6:::\n")
+        fs::create_dir(&etc).unwrap();
+        fs::write(etc.join("passwd"), "root:x:0:0::/root:/bin/sh\nodd\nfred:x:77:88::/home/fred:\n4:x:5:6:::\n")
             .unwrap();
-        std::fs::write(etc.join("group"), "root:x:0:\nfred:x:88:a,b\n").unwrap();
+        fs::write(etc.join("group"), "root:x:0:\nfred:x:88:a,b\n").unwrap();
         assert_eq!((accounts.user("fred").unwrap(), accounts.group("fred").unwrap()), (77, 88));
         assert_eq!(accounts.user("4").unwrap(), 5);
         assert!(accounts.user("odd").is_err());
+    }
+
+    #[test]
+    fn only_local_names_rest_on_files() {
+        let text = "# passwd: ldap\npasswd: files systemd\ngroup:\t[x] files\n shadow : files\n";
+        assert!(has_files_first(text, "passwd") && has_files_first(text, "shadow") && has_files_first(text, "other"));
+        assert!(!has_files_first(text, "group"));
+        let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
+        let host = host.unwrap();
+        assert_eq!(Accounts::witnesses(&host, ["nobody-has-this-name"], []), None);
+        assert_eq!(Accounts::witnesses(&host, [], []), Some(Vec::new()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::definitions::{self, Common, HealthCheck, Hindrance};
 use crate::health;
 use crate::index::{Table, define_index};
-use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict};
+use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness};
 use bstr::BString;
 use std::path::Path;
 use std::thread;
@@ -74,6 +74,13 @@ impl<E: Entity> Entity for Declared<E> {
     fn health_checks(&self) -> &[HealthCheck] {
         let is_left_out = self.common.skipped.is_some() || !self.common.hindrances.is_empty();
         if is_left_out { &[] } else { &self.common.keys.health_check }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let Common { keys, skipped, hindrances, .. } = &self.common;
+        // Health checks concern an unchanged entity too, and facts are not files.
+        let is_fixed = skipped.is_none() && hindrances.is_empty() && keys.health_check.is_empty() && !keys.noop;
+        if is_fixed && !host.knowledge().is_used() { self.entity.witnesses(host) } else { None }
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -4,7 +4,7 @@ use crate::definitions::{HealthCheck, Hindrance};
 use crate::{EntityReport, FilePair, Host, Output, Span};
 use bstr::BString;
 use holo_process::Program;
-use holo_protocol::environment as names;
+use holo_protocol::{Witness, environment as names};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -38,6 +38,13 @@ pub trait Entity {
     /// Returns the health checks for the entity in its desired state.
     fn health_checks(&self) -> &[HealthCheck] {
         &[]
+    }
+
+    /// Returns the files that determine its desired and its current state, besides its resource files. The dispatcher does
+    /// not request the entity again until one of them changes, so a missing file hides changes. `None` if there is a
+    /// dependency that is not a file. Only called for an entity that was found to be in its desired state.
+    fn witnesses(&self, _: &Host) -> Option<Vec<Witness>> {
+        None
     }
 
     /// Returns two files that show the user's changes; `None` if they cannot be shown as files. The files need not

@@ -57,6 +57,7 @@ pub mod provider;
 mod replaced;
 mod serve;
 mod validation;
+mod witnesses;
 
 pub use accounts::{AccountError, Accounts, KnownUser};
 pub use adoption::Adopted;
@@ -77,7 +78,7 @@ pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{
     API_VERSION_4, Adoption, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Sent, Span, Text,
-    Touched, WatchLine,
+    Touched, WatchLine, Witness,
 };
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};
@@ -90,3 +91,4 @@ pub use preview::{Preview, SENSITIVE, Shown};
 pub use replaced::MAX_REPLACED;
 pub use serve::serve;
 pub use validation::{Validation, ValidationError};
+pub use witnesses::{leads_through_symlink, witness_paths, witness_tree};

@@ -2,7 +2,7 @@
 
 use crate::{Adopted, Adoption, Entity, Host, Job, Level, Output, SetAnswers, Verdict, concurrently};
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine};
+use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine, Witness};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,23 @@ pub trait Plugin: Sync {
     /// The values that its entities can send, each as `TYPE#NAME`.
     const SENDS: &'static [&'static str] = &[];
 
+    /// Shell patterns of the resource files that it reads, relative to the resource directory, so that others can be
+    /// reported. A pattern after `x:` only matches executable files. Files that a definition next to them mentions are
+    /// never reported. Empty if the plugin cannot tell.
+    const READS: &'static [&'static str] = &[];
+
     /// Lists all entities, in any order. Errors in single definitions are printed to `output`, and the other entities
     /// are listed.
     ///
     /// # Errors
     /// If no entities can be listed; the error has been printed.
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError>;
+
+    /// Returns the files on which the list of entities rests, besides the inputs of the run and the plugin's records. The
+    /// dispatcher does not scan again until one of them changes. `None` if the list rests on something else.
+    fn scan_witnesses(&self, _: &Host) -> Option<Vec<Witness>> {
+        None
+    }
 
     /// Lists at least those entities that a limited scan [wants](ScanLimit::wanted). A plugin that may have many
     /// entities should not read all of them.
@@ -92,11 +103,13 @@ pub trait Plugin: Sync {
     }
 
     /// Lists changes that a user made to this system without resource files, which [`Plugin::adopt`] can turn into
-    /// resource files. The system is not changed.
+    /// resource files, and changes that it cannot or should not turn into any ([`Candidate::excluded`]). `include`
+    /// contains directories that the user wants to have searched in addition to the usual ones. The system is not
+    /// changed.
     ///
     /// # Errors
     /// If no candidates can be listed; the error has been printed.
-    fn candidates(&self, _: &Host, _: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(&self, _: &Host, _include: &[PathBuf], _: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         Ok(Vec::new())
     }
 

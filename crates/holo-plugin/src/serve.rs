@@ -86,8 +86,10 @@ fn info<P: Plugin>() -> Info {
         operations: Operation::OPTIONAL.into_iter().filter(|&it| it != Operation::Adopt || P::ADOPTS).collect(),
         finds_neighbours: true,
         watches: P::WATCHES,
+        witnesses: true,
         sends: sends.map(|(of, name)| (of.into(), name.into())).collect(),
         concurrency: if P::CONCURRENT { None } else { Some(1) },
+        reads: P::READS.iter().map(|pattern| (*pattern).to_owned()).collect(),
     }
 }
 
@@ -132,6 +134,7 @@ fn understand(arguments: Vec<OsString>, variable: impl Fn(&str) -> Option<OsStri
             request.adopt_dir = text(names::ADOPT_DIR);
             request.adopt_resolved = text(names::ADOPT_RESOLVED);
             request.adopt_with = texts(names::ADOPT_WITH);
+            request.adopt_include = texts(names::ADOPT_INCLUDE);
         }
         _ => {}
     }

@@ -64,3 +64,12 @@ pub fn start_again(variable: &str, value: &str) -> io::Error {
     command.arg0(arguments.next().unwrap_or_else(|| program.into()));
     command.args(arguments).env(variable, value).exec()
 }
+
+/// Replaces this process by a program, which is searched in `PATH`, with its environment and streams. Returns only if
+/// that fails.
+#[must_use]
+pub fn become_program(name: &str, arguments: &[&str]) -> io::Error {
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(name);
+    command.args(arguments).exec()
+}

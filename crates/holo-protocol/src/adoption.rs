@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The fourth column of a companion.
 const COMPANION: &[u8] = b"companion";
+/// The fourth column of an entity that is not a candidate, but whose change the user should know about.
+const EXCLUDED: &[u8] = b"excluded";
 
 /// A request to create resource files for one entity or file.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +33,29 @@ pub struct Candidate {
     pub reason: BString,
     /// The group of related candidates, such as a package.
     pub group: Option<BString>,
-    /// True if this is only a candidate when its group has another one.
-    pub is_companion: bool,
+    /// Whether it is adopted.
+    pub kind: CandidateKind,
+}
+
+/// Whether a candidate is adopted by `adopt --all`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CandidateKind {
+    /// It is adopted.
+    Usual,
+    /// It is adopted if its group has another candidate that is not a companion.
+    Companion,
+    /// It is listed as not adopted. The reason of the candidate explains why.
+    Excluded {
+        /// A command with which the user can keep it.
+        command: Option<BString>,
+    },
 }
 
 impl Candidate {
     /// Returns a candidate without a group.
     #[must_use]
     pub fn new(id: impl Into<BString>, reason: impl Into<BString>) -> Candidate {
-        Candidate { id: id.into(), reason: reason.into(), group: None, is_companion: false }
+        Candidate { id: id.into(), reason: reason.into(), group: None, kind: CandidateKind::Usual }
     }
 
     /// Puts the candidate into a group.
@@ -51,18 +67,34 @@ impl Candidate {
     /// Makes this a companion: a candidate only if its group has another one.
     #[must_use]
     pub fn as_companion(self) -> Candidate {
-        Candidate { is_companion: true, ..self }
+        Candidate { kind: CandidateKind::Companion, ..self }
     }
 
-    /// Parses a line `ID TAB REASON`, `ID TAB REASON TAB GROUP` or `ID TAB REASON TAB GROUP TAB companion`. Returns
-    /// `None` for any other line.
+    /// Returns an entity that `adopt --all` lists as not adopted, for this reason.
+    #[must_use]
+    pub fn excluded(id: impl Into<BString>, reason: impl Into<BString>) -> Candidate {
+        Candidate { kind: CandidateKind::Excluded { command: None }, ..Candidate::new(id, reason) }
+    }
+
+    /// Adds a command with which the user can keep an excluded entity.
+    #[must_use]
+    pub fn with_command(self, command: impl Into<BString>) -> Candidate {
+        Candidate { kind: CandidateKind::Excluded { command: Some(command.into()) }, ..self }
+    }
+
+    /// Parses a line: `ID TAB REASON`, optionally followed by `TAB GROUP`, and that by `TAB companion`, `TAB excluded` or
+    /// `TAB excluded TAB COMMAND`. Returns `None` for any other line.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Candidate> {
         let columns: Vec<&[u8]> = line.split_str("\t").collect();
-        let (id, reason, group, is_companion) = match columns[..] {
-            [id, reason] => (id, reason, None, false),
-            [id, reason, group] => (id, reason, Some(group), false),
-            [id, reason, group, COMPANION] => (id, reason, Some(group), true),
+        let (id, reason, group, kind) = match columns[..] {
+            [id, reason] => (id, reason, None, CandidateKind::Usual),
+            [id, reason, group] => (id, reason, Some(group), CandidateKind::Usual),
+            [id, reason, group, COMPANION] => (id, reason, Some(group), CandidateKind::Companion),
+            [id, reason, group, EXCLUDED] => (id, reason, Some(group), CandidateKind::Excluded { command: None }),
+            [id, reason, group, EXCLUDED, command] => {
+                (id, reason, Some(group), CandidateKind::Excluded { command: Some(command.into()) })
+            }
             _ => return None,
         };
         let is_sound = [id, reason].iter().all(|column| !column.is_empty()) && !line.contains(&0);
@@ -70,7 +102,7 @@ impl Candidate {
             id: id.into(),
             reason: reason.into(),
             group: group.filter(|group| !group.is_empty()).map(BString::from),
-            is_companion,
+            kind,
         })
     }
 
@@ -83,10 +115,13 @@ impl Candidate {
     #[must_use]
     pub fn to_line(&self) -> BString {
         let mut columns: Vec<&[u8]> = vec![&self.id, &self.reason];
-        match (&self.group, self.is_companion) {
-            (group, true) => columns.extend([group.as_ref().map_or(&b""[..], |group| group), COMPANION]),
-            (Some(group), false) => columns.push(group),
-            (None, false) => {}
+        let group = self.group.as_ref().map_or(&b""[..], |group| group);
+        match &self.kind {
+            CandidateKind::Usual if group.is_empty() => {}
+            CandidateKind::Usual => columns.push(group),
+            CandidateKind::Companion => columns.extend([group, COMPANION]),
+            CandidateKind::Excluded { command: None } => columns.extend([group, EXCLUDED]),
+            CandidateKind::Excluded { command: Some(command) } => columns.extend([group, EXCLUDED, command]),
         }
         let columns = columns.into_iter();
         let columns = columns.map(|column| column.replace("\t", " ").replace("\n", " "));
@@ -161,6 +196,13 @@ mod tests {
         let companion = Candidate::new("service:nginx", "enabled").in_group("web").as_companion();
         assert_eq!(companion.to_line(), "service:nginx\tenabled\tweb\tcompanion");
         assert_eq!(Candidate::parse(&companion.to_line()), Some(companion));
+        let excluded = Candidate::excluded("file:/etc/fstab", "it identifies this machine");
+        assert_eq!(excluded.to_line(), "file:/etc/fstab\tit identifies this machine\t\texcluded");
+        assert_eq!(Candidate::parse(&excluded.to_line()), Some(excluded.clone()));
+        let excluded = excluded.in_group("base").with_command("holo adopt /etc/fstab");
+        let line = excluded.to_line();
+        assert_eq!(line, "file:/etc/fstab\tit identifies this machine\tbase\texcluded\tholo adopt /etc/fstab");
+        assert_eq!(Candidate::parse(&line), Some(excluded));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub const ADOPT_DIR: &str = "HOLO_ADOPT_DIR";
 pub const ADOPT_RESOLVED: &str = "HOLO_ADOPT_RESOLVED";
 /// The IDs of the entities adopted in the same group, separated by newlines. Version 4.
 pub const ADOPT_WITH: &str = "HOLO_ADOPT_WITH";
+/// The directories that are searched in addition for candidates, separated by newlines. Version 4.
+pub const ADOPT_INCLUDE: &str = "HOLO_ADOPT_INCLUDE";
 
 /// The file with the values that entities asked to keep, for a run that restores the system: lines of [`kept_line`].
 /// Version 4.
@@ -69,7 +71,7 @@ pub const GENERATOR_OUT: &str = "OUT";
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// Variables for plugins only, not for the programs that they run.
-pub const OF_PLUGINS: [&str; 19] = [
+pub const OF_PLUGINS: [&str; 20] = [
     API_VERSION,
     CACHE_DIR,
     RESOURCE_DIR,
@@ -84,6 +86,7 @@ pub const OF_PLUGINS: [&str; 19] = [
     ADOPT_DIR,
     ADOPT_RESOLVED,
     ADOPT_WITH,
+    ADOPT_INCLUDE,
     WANTED,
     VALUES,
     KEEP_REPLACED,

@@ -21,12 +21,17 @@ pub struct Info {
     pub finds_neighbours: bool,
     /// True if it supports the operation `watch` (`WATCH=1`, version 4).
     pub watches: bool,
+    /// True if it reports the witnesses of its answers on request (`WITNESSES=1`, version 4).
+    pub witnesses: bool,
     /// The values that every entity of a type can send, as pairs of type and name (`SENDS=TYPE#NAME TYPE#NAME…`,
     /// version 4).
     pub sends: Vec<(String, String)>,
     /// The maximum number of entities worked on concurrently (`CONCURRENCY=N`, version 4); `None` if only
     /// [`JOBS`](crate::environment::JOBS) limits it.
     pub concurrency: Option<u32>,
+    /// Shell patterns of the resource files that the plugin reads, relative to its resource directory
+    /// (`READS=PATTERN PATTERN…`, version 4). A pattern after `x:` only matches executable files. Empty if unknown.
+    pub reads: Vec<String>,
 }
 
 /// The reason why the output of `info` is invalid.
@@ -53,8 +58,10 @@ const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const NEIGHBOURS: &str = "NEIGHBOURS";
 const WATCH: &str = "WATCH";
+const WITNESSES: &str = "WITNESSES";
 const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
+const READS: &str = "READS";
 
 impl Info {
     /// Parses `KEY=VALUE` lines. Unknown keys and lines of any other form are ignored, as in version 3.
@@ -85,8 +92,10 @@ impl Info {
             operations: Operation::OPTIONAL.into_iter().filter(|&operation| flag(&key(operation))).collect(),
             finds_neighbours: flag(NEIGHBOURS),
             watches: flag(WATCH),
+            witnesses: flag(WITNESSES),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
+            reads: value(READS).filter(|_| may_say_more).map(words).unwrap_or_default(),
         })
     }
 
@@ -100,19 +109,23 @@ impl Info {
             ref operations,
             finds_neighbours,
             watches,
+            witnesses,
             ref sends,
             concurrency,
+            ref reads,
         } = *self;
         let session = session.then(|| SESSION.to_owned());
         let operations = operations.iter().map(|&operation| key(operation));
-        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH)];
+        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH), (witnesses, WITNESSES)];
         let others = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key.to_owned());
         let flags = session.into_iter().chain(operations).chain(others);
         let flags: String = flags.map(|key| format!("{key}=1\n")).collect();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
         let sends: Vec<String> = sends.iter().map(|(of, name)| format!("{of}#{name}")).collect();
         let sends = if sends.is_empty() { String::new() } else { format!("{SENDS}={}\n", sends.join(" ")) };
-        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{sends}{concurrency}")
+        let reads = if reads.is_empty() { String::new() } else { format!("{READS}={}\n", reads.join(" ")) };
+        let versions = format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n");
+        [versions, flags, sends, concurrency, reads].concat()
     }
 
     /// Returns the highest version from `oldest` to `newest` that the plugin supports, if any.
@@ -126,6 +139,10 @@ impl Info {
 /// Returns the key for an optional operation.
 fn key(operation: Operation) -> String {
     operation.word().to_ascii_uppercase()
+}
+
+fn words(given: &BStr) -> Vec<String> {
+    given.fields().map(|word| word.to_str_lossy().into_owned()).collect()
 }
 
 /// Parses `TYPE#NAME TYPE#NAME…`.
@@ -156,8 +173,10 @@ mod tests {
                 operations: operations.iter().copied().collect(),
                 finds_neighbours: is_few,
                 watches: !is_few,
+                witnesses: is_few,
                 sends: if is_few { vec![("a".into(), "b".into()), ("c".into(), "d_1".into())] } else { Vec::new() },
                 concurrency,
+                reads: if is_few { vec!["*.toml".into(), "x:*".into()] } else { Vec::new() },
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
         }

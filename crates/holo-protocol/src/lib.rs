@@ -20,9 +20,10 @@ pub mod sent;
 pub mod session;
 mod text;
 mod touched;
+mod witness;
 pub mod words;
 
-pub use adoption::{AdoptMessage, Adoption, Candidate};
+pub use adoption::{AdoptMessage, Adoption, Candidate, CandidateKind};
 pub use controls::{ControlError, Controls, Limit, Schedule, Semaphore};
 pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
@@ -38,3 +39,4 @@ pub use report::{Action, Asset, Edges, EntityReport, Information, Receipt};
 pub use sent::Sent;
 pub use text::Text;
 pub use touched::{Touched, TouchedError, WatchLine};
+pub use witness::{Witness, WitnessKind};

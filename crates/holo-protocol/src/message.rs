@@ -2,6 +2,7 @@
 
 use crate::environment::API_VERSION_4;
 use crate::sent::Sent;
+use crate::witness::Witness;
 use crate::words::one_line;
 use bstr::{BStr, BString, ByteSlice};
 use std::fmt;
@@ -41,6 +42,8 @@ pub enum Message {
     Replaced(BString),
     /// The progress of the entity's operation: a [`Progress`]. Version 4.
     Progress(BString),
+    /// A file on which the answer that the entity is unchanged rests. Only if the request asks for it. Version 4.
+    Witness(Witness),
     /// A line with the form of a message, but an invalid value. Version 4.
     Malformed(BString),
 }
@@ -62,6 +65,7 @@ const SEND_JSON: &[u8] = b"send json: ";
 const KEEP: &[u8] = b"keep: ";
 const REPLACED: &[u8] = b"replaced: ";
 const PROGRESS: &[u8] = b"progress: ";
+const WITNESS: &[u8] = b"witness: ";
 
 impl Message {
     /// Parses a line according to this version. Lines that are not messages are ignored, so there is no error.
@@ -95,8 +99,18 @@ impl Message {
                 };
                 let progress =
                     || text(PROGRESS).map(Message::Progress).or_else(|| text(REPLACED).map(Message::Replaced));
+                let witness = || {
+                    let witness = Witness::parse(line.strip_prefix(WITNESS)?.as_bstr());
+                    Some(witness.map_or_else(malformed, Message::Witness))
+                };
                 let done = || changed().or_else(quietly);
-                force().or_else(would_change).or_else(done).or_else(left).or_else(send).or_else(progress)
+                force()
+                    .or_else(would_change)
+                    .or_else(done)
+                    .or_else(left)
+                    .or_else(send)
+                    .or_else(progress)
+                    .or_else(witness)
             }
         }
     }
@@ -121,6 +135,7 @@ impl Message {
             Message::Keep(text) => with(KEEP, text.as_ref()),
             Message::Replaced(text) => with(REPLACED, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
+            Message::Witness(witness) => with(WITNESS, witness.to_text().unwrap_or_default().as_ref()),
             Message::Malformed(line) => line.clone(),
         }
     }
@@ -185,6 +200,7 @@ impl fmt::Display for Progress<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::witness::WitnessKind;
 
     #[test]
     fn text_with_line_breaks_is_one_message() {
@@ -217,6 +233,7 @@ mod tests {
             Message::Keep("version=1.2-3".into()),
             Message::Replaced("/tmp/holo.1/files/replaced/1 /etc/a b".into()),
             Message::Progress("3/8 unpacking".into()),
+            Message::Witness(Witness::new(WitnessKind::File, "/etc/a b")),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
         }

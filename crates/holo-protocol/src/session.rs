@@ -47,6 +47,10 @@ pub struct Request {
     /// Entities whose received values have changed since the scan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renewed: Vec<Text>,
+    /// Whether the answers include their witnesses: those of the scan as [`Answer::Text`], those of an unchanged entity as
+    /// messages.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remembers: bool,
     /// All directories of resource files in order of precedence, highest first. Only in the first request of a session,
     /// and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,6 +67,9 @@ pub struct Request {
     /// The IDs of the entities adopted in the same group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopt_with: Vec<Text>,
+    /// The directories that are searched in addition if candidates for adoption are requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopt_include: Vec<Text>,
 }
 
 impl Request {
@@ -81,11 +88,13 @@ impl Request {
             received: Vec::new(),
             wanted: Vec::new(),
             renewed: Vec::new(),
+            remembers: false,
             resource_dirs: Vec::new(),
             path: None,
             adopt_dir: None,
             adopt_resolved: None,
             adopt_with: Vec::new(),
+            adopt_include: Vec::new(),
         }
     }
 
@@ -349,6 +358,7 @@ mod tests {
             adopt_with: vec!["x:z".into()],
             ..Request::new(4, Operation::Adopt)
         };
+        let searched = Request { adopt_include: vec!["/srv".into()], ..Request::new(5, Operation::Adopt) };
         let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
         let (needs, provides) = ([Asset::new("path", "/srv")], [Asset::new("path", "/srv/a b"), Asset::new("x", "y")]);
         let neighbours = Request::scan(Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }));
@@ -364,6 +374,7 @@ mod tests {
                 r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b","adopt_with":["x:z"]}"#,
                 adopted,
             ),
+            (r#"{"request":5,"operation":"adopt","adopt_include":["/srv"]}"#, searched),
         ] {
             assert_eq!(serde_json::to_string(&request).unwrap(), json);
             assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);

@@ -1,8 +1,13 @@
-//! Version 3's wording of system errors, which both sides show.
+//! Version 3's wording of system errors and of manual changes, which both sides show.
 
 use bstr::ByteSlice;
 use std::borrow::Cow;
 use std::io;
+
+/// The reason why an entity that was changed manually is not overwritten.
+pub const MODIFIED: &str = "modified by user";
+/// The reason why an entity that was deleted manually is not restored.
+pub const DELETED: &str = "deleted by user";
 
 /// Returns an I/O error in the system's wording, in lower case and without its number: `no such file or directory`.
 #[must_use]

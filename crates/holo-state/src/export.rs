@@ -144,9 +144,11 @@ fn import(from: &mut dyn BufRead, connection: &Connection) -> Result<u64, RowErr
     Ok(rows)
 }
 
-/// Returns the names of the tables, in the order in which they were created.
+/// Returns the names of the tables, in the order in which they were created, without those that can be lost: what runs remember about files
+/// on this machine.
 pub(crate) fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rootpage";
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+               AND name NOT IN ('remembered', 'record_change') ORDER BY rootpage";
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 

@@ -14,6 +14,7 @@ mod generations;
 mod maintenance;
 mod records;
 mod refreshes;
+mod remembered;
 mod runs;
 mod values;
 
@@ -23,6 +24,7 @@ pub use generations::Input;
 pub use maintenance::{Repaired, TableSize};
 pub use records::RecordChange;
 pub use refreshes::Refresh;
+pub use remembered::Remembered;
 pub use runs::{RunHeader, RunLimits};
 pub use values::SentValue;
 

@@ -1,5 +1,6 @@
 //! The records of entities.
 
+use crate::remembered::note_change;
 use crate::{Database, Durability, StateError};
 use rusqlite::OptionalExtension;
 
@@ -79,6 +80,7 @@ impl Database {
                     Some(value) => insert.execute((store, key, value))?,
                     None => delete.execute((store, key))?,
                 };
+                note_change(transaction, store, key)?;
             }
             Ok(())
         })

@@ -103,3 +103,16 @@ CREATE TABLE reported_value (
     sequence INTEGER PRIMARY KEY,
     record TEXT NOT NULL                -- JSON
 ) STRICT;
+
+-- What runs found out about a plugin, with the stamps of the files that it rests on. Written by the dispatcher; see src/discovery/remembered.rs.
+CREATE TABLE remembered (
+    plugin TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT;
+
+-- Records that have changed since their plugin's row in `remembered` was written.
+CREATE TABLE record_change (
+    plugin TEXT NOT NULL,
+    entity TEXT NOT NULL,       -- the key of the record
+    PRIMARY KEY (plugin, entity)
+) STRICT, WITHOUT ROWID;

@@ -63,6 +63,13 @@ impl System {
         self.package_manager().map(|manager| package_files::find(manager, &root, paths)).unwrap_or_default()
     }
 
+    /// Returns the configuration files that installed packages contain, each with the name of its package, whether they
+    /// exist or not. Empty if the package manager is not dpkg.
+    #[must_use]
+    pub fn configuration_files(&self) -> BTreeMap<PathBuf, String> {
+        package_files::configuration_files(&Root::new(&self.root))
+    }
+
     /// Returns the package manager; `None` if it is unknown.
     pub fn package_manager(&self) -> Option<&'static PackageManager> {
         *self.package_manager.get_or_init(|| package_manager::of_system(&Root::new(&self.root), self.os_release()))
@@ -70,7 +77,7 @@ impl System {
 }
 
 /// The paths of os-release below the root; the first readable one is used.
-const PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+pub const OS_RELEASE_PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 
 /// The content of os-release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,7 +89,7 @@ impl OsRelease {
     /// Reads the file of the system below the root. If there is none, there are no values.
     #[must_use]
     pub fn read(root: &Root) -> OsRelease {
-        OsRelease::parse(&PATHS.iter().find_map(|path| root.text(path)).unwrap_or_default())
+        OsRelease::parse(&OS_RELEASE_PATHS.iter().find_map(|path| root.text(path)).unwrap_or_default())
     }
 
     /// Parses the content of the file. If a key occurs several times, the last value is used, as in a shell.

@@ -207,27 +207,55 @@ struct Conffiles(HashMap<(String, Vec<u8>), String>);
 
 impl Conffiles {
     fn read(root: &Root) -> Conffiles {
-        let status = root.read(STATUS).ok().flatten().unwrap_or_default();
         let mut digests = HashMap::new();
-        for stanza in status.split_str("\n\n") {
-            let Some(package) = stanza.lines().find_map(|line| line.strip_prefix(b"Package: ")) else { continue };
-            let lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
-            for line in lines.take_while(|line| line.starts_with(b" ")) {
-                let mut words = line.trim().splitn_str(3, " ");
-                if let (Some(path), Some(digest)) = (words.next(), words.next())
-                    && let Some(path) = path.strip_prefix(b"/")
-                {
-                    let key = (package.to_str_lossy().into_owned(), path.to_vec());
-                    digests.insert(key, digest.to_str_lossy().into_owned());
-                }
+        for_each_conffile(root, |conffile| {
+            if let Some(path) = conffile.path.strip_prefix(b"/") {
+                let key = (conffile.package.to_str_lossy().into_owned(), path.to_vec());
+                digests.insert(key, conffile.digest.to_str_lossy().into_owned());
             }
-        }
+        });
         Conffiles(digests)
     }
 
     fn digest(&self, package: &str, name: &[u8]) -> Option<String> {
         self.0.get(&(package.to_owned(), name.to_vec())).cloned()
     }
+}
+
+/// A configuration file in dpkg's database.
+struct Conffile<'a> {
+    package: &'a [u8],
+    path: &'a [u8],
+    digest: &'a [u8],
+    /// True if the package is installed and its current version contains the file.
+    is_current: bool,
+}
+
+fn for_each_conffile(root: &Root, mut handle: impl FnMut(Conffile<'_>)) {
+    let status = root.read(STATUS).ok().flatten().unwrap_or_default();
+    for stanza in status.split_str("\n\n") {
+        let field = |name: &[u8]| stanza.lines().find_map(|line| line.strip_prefix(name));
+        let Some(package) = field(b"Package: ") else { continue };
+        let is_installed = field(b"Status: ").is_some_and(|status| status.ends_with(b" installed"));
+        let lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
+        for line in lines.take_while(|line| line.starts_with(b" ")) {
+            let mut words = line.trim().splitn_str(3, " ");
+            let (Some(path), Some(digest)) = (words.next(), words.next()) else { continue };
+            let is_current = is_installed && words.next().is_none() && digest != b"newconffile";
+            handle(Conffile { package, path, digest, is_current });
+        }
+    }
+}
+
+/// Returns the configuration files of installed packages in dpkg's database.
+pub(crate) fn configuration_files(root: &Root) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    for_each_conffile(root, |conffile| {
+        if conffile.is_current {
+            files.insert(conffile.path.to_path_lossy().into_owned(), conffile.package.to_str_lossy().into_owned());
+        }
+    });
+    files
 }
 
 const LOCAL: &str = "var/lib/pacman/local";

@@ -1,4 +1,4 @@
-//! Kills a plugin at a system call, or makes the call fail, by means of `strace`, to test that it survives.
+//! Runs a plugin through another program: through `strace`, which kills it at a system call or makes the call fail, to test that it survives.
 
 use std::path::Path;
 
@@ -51,24 +51,33 @@ pub enum Disturbance<'a> {
     Error(&'a str),
 }
 
-/// The file with the arguments that a plugin's wrapper passes to strace.
-const ARGUMENTS: &str = "plugin/strace-arguments";
+/// The file with the words that a plugin's wrapper puts before the plugin's command line.
+const WORDS: &str = "plugin/words";
 const LOG: &str = "tmp/strace";
 
-/// Configures a single plugin of this workspace so that it can be [disturbed](at).
+/// Configures a single plugin of this workspace so that it can be [disturbed](at), or run [through] another program.
 #[must_use]
 #[track_caller]
 pub fn configure(root: ScratchRoot, plugin: &str) -> ScratchRoot {
     let program = binaries::built(&format!("holo-{plugin}"));
     let wrapper = format!(
-        "#!/bin/sh\narguments=${{0%/*}}/strace-arguments\nif [ \"$1\" != info ] && [ \"$1\" != scan ] && [ -e \"$arguments\" ]; then\n    \
-         IFS='\n'\n    exec strace $(cat \"$arguments\") '{program}' \"$@\"\nfi\nexec '{program}' \"$@\"\n",
+        "#!/bin/sh\nwords=${{0%/*}}/words\nif [ \"$1\" != info ] && [ \"$1\" != scan ] && [ -e \"$words\" ]; then\n    \
+         IFS='\n'\n    exec $(cat \"$words\") '{program}' \"$@\"\nfi\nexec '{program}' \"$@\"\n",
         program = program.display()
     );
     root.binary(binaries::built("holo"))
         .script(format!("plugin/holo-{plugin}"), wrapper)
         .holorc(format!("plugin {plugin}=plugin/holo-{plugin}\n"))
         .dir(format!("usr/share/holo/{plugin}"))
+}
+
+/// Runs holo with a plugin that is run through a program, given by its name and arguments.
+#[track_caller]
+pub fn through(root: &ScratchRoot, words: &[&str], arguments: &[&str]) -> Run {
+    root.write(WORDS, words.join("\n"));
+    let run = root.holo(arguments);
+    remove(&root.join(WORDS));
+    run
 }
 
 /// Runs holo, and disturbs the plugin and its child processes at the call with this number, counted from 1. Returns the
@@ -82,6 +91,7 @@ pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, wha
     let log = root.join(LOG);
     let log_argument = log.display().to_string();
     let words = [
+        "strace",
         "-f",
         "-qq",
         "-o",
@@ -91,9 +101,7 @@ pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, wha
         "-e",
         &format!("inject={call}:{how}:when={number}"),
     ];
-    root.write(ARGUMENTS, words.join("\n"));
-    let run = root.holo(arguments);
-    remove(&root.join(ARGUMENTS));
+    let run = through(root, &words, arguments);
     let logged = std::fs::read(&log).unwrap_or_default();
     remove(&log);
     let mark: &[u8] = match what {
@@ -108,10 +116,9 @@ pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, wha
 pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, String) {
     let log = root.join(LOG);
     let log_argument = log.display().to_string();
-    let words = ["-f", "-y", "-qq", "-s", "1048576", "-o", &log_argument, "-e", &format!("trace={}", calls.join(","))];
-    root.write(ARGUMENTS, words.join("\n"));
-    let run = root.holo(arguments);
-    remove(&root.join(ARGUMENTS));
+    let traced = format!("trace={}", calls.join(","));
+    let words = ["strace", "-f", "-y", "-qq", "-s", "1048576", "-o", &log_argument, "-e", &traced];
+    let run = through(root, &words, arguments);
     let logged = std::fs::read_to_string(&log).unwrap_or_default();
     remove(&log);
     (run, logged)

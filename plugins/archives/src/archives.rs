@@ -11,7 +11,8 @@ use holo_download::Address;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, apply_concurrently,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Witness,
+    apply_concurrently,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) struct Archives {
 
 impl Plugin for Archives {
     type Entity = Declared<ArchiveEntity>;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const CONCURRENT: bool = true;
 
@@ -74,6 +77,11 @@ impl Plugin for Archives {
             entities.push(Declared::new(entity(id, desired), defined.common));
         }
         Ok(entities)
+    }
+
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        // Besides the definitions, the list rests on symlinks and local sources, which are witnesses of the archives.
+        Some(vec![Witness::file(host.resources().weakest())])
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {

@@ -16,13 +16,15 @@ use crate::store::{ArchiveRecord, DownloadRecord, Store};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
+use holo_change::tracked::Overlays;
 use holo_change::tree_store::{OwnedTree, PendingEntry};
 use holo_change::{Durability, PathHandle, set_ownership};
 use holo_download::{Address, Validators};
-use holo_plugin::{Accounts, EntityReport, ForceTo, Host, Output};
+use holo_plugin::{Accounts, EntityReport, ForceTo, Host, Output, Witness, leads_through_symlink, witness_paths};
 use state::{CurrentState, DownloadState};
 use std::cell::RefCell;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An archive to be downloaded and extracted.
@@ -92,6 +94,9 @@ impl Deployment<'_> {
         let has_source_changed = self.has_source_changed(&state)?;
         let is_downloaded = state.download == DownloadState::Missing || has_source_changed == Some(true);
         if is_downloaded && let Some(address) = self.archive.addresses().first() {
+            if let Some(failure) = holo_download::local_failure(&self.archive.addresses(), self.host) {
+                return Err(failure.into());
+            }
             changes.push(format!("would download {address}"));
         }
         if state.download == DownloadState::Present {
@@ -275,6 +280,34 @@ impl Deployment<'_> {
 }
 
 impl Deployment<'_> {
+    /// Returns the witnesses of an archive in its desired state, if no server has to be asked for a new version.
+    pub(crate) fn witnesses(&self) -> Result<Option<Vec<Witness>>, ArchiveError> {
+        let (archive, host) = (self.archive, self.host);
+        let text = [Some(&archive.path), archive.extract_to.as_ref(), archive.creates.as_ref()];
+        let named: BTreeSet<PathBuf> = text.into_iter().flatten().map(PathBuf::from).collect();
+        let is_created = archive.creates.as_ref().is_some_and(|path| host.below_root(Path::new(path)).exists());
+        let is_fixed = archive.checksum_url.is_none() && (archive.checksum.is_some() || is_created);
+        let has_symlinks = || named.iter().any(|path| leads_through_symlink(host.root(), path));
+        if !is_fixed || !self.store.inventory.orphans.is_empty() || has_symlinks() {
+            return Ok(None);
+        }
+        let accounts = Accounts::witnesses(host, archive.owner.as_deref(), archive.group.as_deref());
+        let Some(mut witnesses) = accounts else { return Ok(None) };
+        let mut paths = named.clone();
+        if let Some(tree) = self.tree()?
+            && let Some(manifest) = self.store.trees.manifest(self.id, Path::new(&tree)).load()?
+        {
+            paths.extend(manifest.entries.keys().map(|path| Path::new(&tree).join(path)));
+        }
+        witnesses.extend(witness_paths(host, &paths));
+        witnesses.extend(Overlays::witnesses(host.locations(), paths.iter().map(PathBuf::as_path)));
+        // A local source is shown as a resource file as long as it exists.
+        let source = archive.addresses().first().and_then(Address::file);
+        witnesses.extend(source.map(|source| Witness::file(&host.below_root(&source))));
+        witnesses.extend(named.iter().map(|path| Witness::claims(&host.below_root(path))));
+        Ok(Some(witnesses))
+    }
+
     fn owner(&self) -> Result<Ownership, ArchiveError> {
         let accounts = Accounts::open(self.host)?;
         let (owner, group) = (self.archive.owner.as_deref(), self.archive.group.as_deref());

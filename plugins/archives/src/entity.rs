@@ -15,7 +15,7 @@ use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_download::Address;
 use holo_plugin::{
-    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Silence, Verdict,
+    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Silence, Verdict, Witness,
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -188,6 +188,15 @@ impl Entity for ArchiveEntity {
         {
             output.send("sha256", sha256);
         }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let Desired::Defined(archive, timeout) = &self.desired else { return None };
+        if archive.ensure == Ensure::Absent {
+            return None;
+        }
+        let (store, report) = (self.store(host).ok()?, self.report());
+        self.deployment((host, &store), archive, *timeout, &report).witnesses().ok()?
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -2,13 +2,14 @@
 
 use crate::command::{CommandError, words};
 use crate::definition::Exec;
-use crate::records::{LastRun, Mocks};
+use crate::records::LastRun;
 use bstr::BString;
 use holo_change::PathError;
 use holo_plugin::definitions::WrittenCommand;
 use holo_plugin::process::{Ended, MAX_RELAYED, Program, ProgramError, SYSTEM_PATH, keep_environment};
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, MAX_VALUE, Mode, Output, Sent, Stream, Verdict,
+    Witness, leads_through_symlink,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +17,10 @@ use std::time::Duration;
 /// The number of last lines shown of a failed command's output, if it was not shown immediately.
 const LAST_LINES: usize = 20;
 
-/// The value that a command sends if it was not run because of test mode.
-const MOCK: &str = "MOCK";
+/// Returns the result of a command that was not run because of test mode.
+fn mock() -> LastRun {
+    LastRun { status: 0, stdout: Some("MOCK".into()) }
+}
 
 /// The output of a command, for sending.
 #[derive(Default)]
@@ -96,7 +99,7 @@ impl Entity for ExecEntity {
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         let last = if host.test_mode() {
             // The command was not run.
-            Some(LastRun { status: 0, stdout: Some(MOCK.into()) })
+            Some(mock())
         } else {
             LastRun::read(host, &self.exec.name)
         };
@@ -111,6 +114,17 @@ impl Entity for ExecEntity {
                 output.send_value(&Sent { sensitive: self.exec.sensitive, ..Sent::new(name.clone(), value) });
             }
         }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let Exec { creates, onlyif, unless_command, refresh_only, .. } = &self.exec;
+        if let Some(path) = creates.as_deref().map(Path::new).filter(|path| host.below_root(path).exists()) {
+            let witness = || vec![Witness::file(&host.below_root(path))];
+            return (!leads_through_symlink(host.root(), path)).then(witness);
+        }
+        // Guards are programs. Without any, a command that waits for a refresh rests on its definition only.
+        let has_guards = onlyif.is_some() || unless_command.is_some();
+        (*refresh_only && !has_guards).then(|| vec![Witness::file(host.resources().weakest())])
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
@@ -179,7 +193,7 @@ impl ExecEntity {
         let shown = if self.exec.sensitive { self.exec.shown() } else { program.to_string() };
         output.print(format!("MOCK: {shown}\n"));
         if can_be_done(&self.exec) {
-            Mocks::open(host)?.add(&self.exec.name)?;
+            mock().keep(host, &self.exec.name)?;
         }
         Ok(Applied::Changed(Vec::new()))
     }
@@ -253,7 +267,7 @@ fn must_run(
     }
     if host.test_mode() {
         // Guards would check this system instead of the one below the root.
-        let is_done = can_be_done(exec) && Mocks::open(host)?.contains(&exec.name);
+        let is_done = can_be_done(exec) && LastRun::read(host, &exec.name).is_some();
         return Ok(!is_done && !exec.refresh_only);
     }
     if let Some(guard) = &exec.onlyif
@@ -310,9 +324,9 @@ enum ExecError {
     Failed { command: String, reason: RunError },
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// The record of test mode cannot be read or written.
+    /// The record of test mode cannot be written.
     #[error(transparent)]
-    Mocks(#[from] PathError),
+    Mock(#[from] PathError),
 }
 
 /// The reason why a command failed.

@@ -5,7 +5,7 @@ use crate::{definition, records};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::{
-    Entity, Host, Job, Output, Part, Plugin, ScanError, SetAnswers, Sink, Stream, Verdict, apply_concurrently,
+    Entity, Host, Job, Output, Part, Plugin, ScanError, SetAnswers, Sink, Stream, Verdict, Witness, apply_concurrently,
     check_concurrently,
 };
 
@@ -14,6 +14,8 @@ pub(crate) struct Exec;
 
 impl Plugin for Exec {
     type Entity = Declared<ExecEntity>;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const CONCURRENT: bool = true;
 
@@ -32,12 +34,15 @@ impl Plugin for Exec {
         Ok(definitions.valid.into_iter().map(entity).collect())
     }
 
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        Some(vec![Witness::file(host.resources().weakest())])
+    }
+
     /// Guards make no changes and may run concurrently. Commands run sequentially, except for consecutive ones of this
     /// plugin that may run in parallel.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ExecEntity>>], answers: &mut dyn SetAnswers) {
         let is_parallel = |job: &Job<'_, Declared<ExecEntity>>| job.entity.entity.exec.parallel;
-        // In test mode, all commands are recorded in the same file.
-        let threads = if host.test_mode() { 1 } else { host.jobs() };
+        let threads = host.jobs();
         let mut first = 0;
         for alike in set.chunk_by(|one, next| is_parallel(one) == is_parallel(next)) {
             let places: Vec<usize> = (first..first + alike.len()).collect();

@@ -18,13 +18,15 @@ pub(crate) use found::{Contradicted, DeclaredScan};
 use access::Accesses;
 use bstr::ByteSlice;
 use holo_change::Image;
+use holo_change::image_store::{self, BASE};
 use holo_change::tracked::{Digest, State};
 use holo_plugin::declared::Declared;
 use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Origin, Output, Span, Verdict, apply_one,
+    Accounts, Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Origin, Output, Span, Verdict, Witness,
+    apply_one, leads_through_symlink,
 };
-use inspection::{Inspection, UnchangedFiles};
+use inspection::Inspection;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wanted::{DeclaredError, TEMPLATE_SUFFIX};
@@ -48,12 +50,32 @@ impl Entity for DeclaredFile {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // A process for a single entity does not read the record of unchanged files.
-        apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
+        apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        Checks::open(host, 0).verdict(self, output)
+        Checks::open(host).verdict(self, output)
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let definition = self.definition.as_ref()?;
+        let is_plain = self.overlay.is_none() && !definition.declares_access();
+        let parent = self.path.parent().unwrap_or(&self.path);
+        if !is_plain || leads_through_symlink(host.root(), parent) {
+            return None;
+        }
+        let mut witnesses = Accounts::witnesses(host, definition.owner.as_deref(), definition.group.as_deref())?;
+        if let Some(source) = &definition.source {
+            let (directories, below) = wanted::source_directories(source, host);
+            if directories.iter().any(|directory| leads_through_symlink(directory, below)) {
+                return None;
+            }
+            witnesses.extend(directories.iter().map(|directory| Witness::file(&directory.join(below))));
+        }
+        witnesses.push(Witness::file(&host.below_root(&self.path)));
+        // The base of an overlay would make it a file of the overlay.
+        witnesses.push(Witness::absent(&host.state_dir().join(image_store::below(BASE, &self.path))));
+        Some(witnesses)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
@@ -87,15 +109,12 @@ fn is_directory(pair: &FilePair) -> bool {
 }
 
 /// Checks declared files.
-pub(crate) struct Checks<'a>(Result<(Inspection<'a>, UnchangedFiles), DeclaredError>);
+pub(crate) struct Checks<'a>(Result<Inspection<'a>, DeclaredError>);
 
 impl<'a> Checks<'a> {
-    /// Opens the host's files. With enough files, the record of unchanged files is used.
-    pub(crate) fn open(host: &'a Host, recorded: usize) -> Checks<'a> {
-        Checks(Inspection::open(host).map(|inspection| {
-            let known = UnchangedFiles::open(host, recorded);
-            (inspection, known)
-        }))
+    /// Opens the host's files.
+    pub(crate) fn open(host: &'a Host) -> Checks<'a> {
+        Checks(Inspection::open(host))
     }
 
     /// Returns the effect of applying a file. Prints errors.
@@ -107,12 +126,8 @@ impl<'a> Checks<'a> {
     }
 
     fn verdict(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Verdict {
-        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|(inspection, known)| {
-            let deciding = known.deciding(entity, inspection);
-            if deciding.is_some_and(|deciding| known.is_unchanged(&deciding)) {
-                return Ok(Verdict::InDesiredState);
-            }
-            let verdict = inspection.check(entity)?;
+        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|inspection| {
+            let verdict = inspection.check(entity, output)?;
             match Accesses::concern(entity, || access::has_records(inspection.host)) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),
                 false => Ok(verdict),

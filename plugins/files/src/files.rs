@@ -13,13 +13,14 @@ use holo_plugin::declared::apply_together;
 use holo_plugin::index::Table;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Part, Plugin, ScanError, ScanLimit,
-    SetAnswers, Sink, Stream, Verdict, in_threads,
+    SetAnswers, Sink, Stream, Verdict, Witness, in_threads,
 };
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[derive(Default)]
 pub(crate) struct Files {
-    /// True if unchanged files are recorded in test mode too. By default they are not, because scenarios compare all remaining files.
+    /// True if valid definition files are recorded in test mode too. By default they are not, because scenarios compare all remaining files.
     pub(crate) records_in_test_mode: bool,
     pub(crate) tidying: Tidying,
     pub(crate) known_files: News,
@@ -55,7 +56,7 @@ impl Tidying {
 }
 
 impl Files {
-    /// Returns true if unchanged files are recorded.
+    /// Returns true if valid definition files are recorded.
     fn records(&self, host: &Host) -> bool {
         self.records_in_test_mode || !host.test_mode()
     }
@@ -90,6 +91,8 @@ impl Files {
 impl Plugin for Files {
     type Entity = ManagedFile;
 
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja", "*/**"];
+
     const CONCURRENT: bool = true;
     const ADOPTS: bool = true;
 
@@ -102,6 +105,12 @@ impl Plugin for Files {
         let files = read.into_entities(host, overlays, output);
         self.found(host, (&files, edited), None, output);
         Ok(files)
+    }
+
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        // New and removed bases change the times of their directories.
+        let bases = overlay::scan::base_directories(host)?.into_iter().map(|path| Witness::file(&path));
+        Some(bases.chain(overlay::of_plugin(host)).collect())
     }
 
     fn scan_limited(
@@ -155,8 +164,8 @@ impl Plugin for Files {
                 _ => None,
             })
             .collect();
-        let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
-        let declared = declared::Checks::open(host, if self.records(host) { set.len() - overlays.len() } else { 0 });
+        let mut checked = overlay::check_many(host, &overlays).into_iter();
+        let declared = declared::Checks::open(host);
         let edits: Vec<&EditEntity> = set
             .iter()
             .filter_map(|job| match job.entity {
@@ -196,7 +205,6 @@ impl Plugin for Files {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
-        let records = self.records(host);
         let (mut overlays, mut places) = (Vec::new(), Table::new());
         for (place, job) in set.iter().enumerate() {
             if let ManagedFile::Overlay(entity) = job.entity {
@@ -205,14 +213,14 @@ impl Plugin for Files {
             }
         }
         if !overlays.is_empty() {
-            overlay::apply(host, &overlays, records, &mut Part { places, answers });
+            overlay::apply(host, &overlays, &mut Part { places, answers });
         }
-        apply_with_sidecars(host, set, records, answers);
+        apply_with_sidecars(host, set, answers);
         apply_edits(host, set, answers);
         let left = set.iter().filter(|job| job.entity.is_declared()).count();
         if left > 0 {
             let mut answers = LastLater { answers, left, last: None };
-            apply_declared(host, set, records, &mut answers);
+            apply_declared(host, set, &mut answers);
             let is_last = self.tidying.applied(left);
             if let Some((place, applied)) = answers.last.take() {
                 if is_last {
@@ -223,14 +231,19 @@ impl Plugin for Files {
         } else {
             declared::remove_empty_folder(host);
         }
-        if records {
+        if self.records(host) {
             self.known_files.keep(host);
         }
     }
 
-    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(
+        &self,
+        host: &Host,
+        include: &[PathBuf],
+        output: &mut Output<'_>,
+    ) -> Result<Vec<Candidate>, ScanError> {
         let managed = self.scan(host, output)?;
-        Ok(adoption::candidates(host, &managed, output))
+        Ok(adoption::candidates(host, &managed, include))
     }
 
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
@@ -258,7 +271,7 @@ impl Sink for DiscardOutput {
 }
 
 /// Applies the overlays of a set that have sidecars.
-fn apply_with_sidecars(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
+fn apply_with_sidecars(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
     let (mut overlays, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
         if let ManagedFile::WithSidecar(entity) = job.entity {
@@ -267,11 +280,11 @@ fn apply_with_sidecars(host: &Host, set: &[Job<'_, ManagedFile>], records: bool,
         }
     }
     let mut part = Part { places, answers };
-    apply_together(host, &overlays, &mut part, |jobs, answers| overlay::apply(host, jobs, records, answers));
+    apply_together(host, &overlays, &mut part, |jobs, answers| overlay::apply(host, jobs, answers));
 }
 
 /// Applies the declared files of a set.
-fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
+fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
     let (mut declared, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
         if let ManagedFile::Declared(entity) = job.entity {
@@ -280,7 +293,7 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answ
         }
     }
     let mut part = Part { places, answers };
-    apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, records, answers));
+    apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, answers));
     for (place, job) in set.iter().enumerate() {
         if matches!(job.entity, ManagedFile::OverlayAfter(..) | ManagedFile::Contradicted(_)) {
             answers.begin(place);

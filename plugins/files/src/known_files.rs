@@ -1,7 +1,9 @@
 //! Definition files that are known to be valid. A limited scan reads only the relevant parts of them, and finds declarations that may
 //! interact with the given ones: those of the same file, and those above and below it.
 //!
-//! They are recorded with the state that they had when they were found to be valid. Without the record, they are read completely.
+//! They are recorded with the state that they had when they were found to be valid. Without the record, they are read completely, which
+//! takes ten times as long for one of 10,000 declarations. What the dispatcher remembers cannot replace it, because a limited run asks only
+//! for what it selects.
 
 use bstr::{BString, ByteSlice};
 use holo_change::{CanonicalPaths, Fingerprint, Tree, UnchangedRecord};
@@ -104,7 +106,7 @@ impl KnownFiles for ScannedFiles<'_> {
 fn fingerprint(files: &[FileState]) -> Fingerprint {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let program = program.map(|program| (program.ino(), program.size(), program.mtime(), program.mtime_nsec())).ok();
-    Fingerprint::new(&[], &(files, program))
+    Fingerprint::new(&(files, program))
 }
 
 /// The key of a table's path.

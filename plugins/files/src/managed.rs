@@ -9,7 +9,7 @@ use holo_change::Tree;
 use holo_change::tracked::Digest;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{HealthCheck, Hindrance};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict, Witness};
 use std::path::{Path, PathBuf};
 
 pub(crate) enum ManagedFile {
@@ -239,6 +239,18 @@ impl Entity for ManagedFile {
             ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.health_checks(),
             ManagedFile::Declared(entity) => entity.health_checks(),
             ManagedFile::Edit(entity) => entity.health_checks(),
+        }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        match self {
+            ManagedFile::Overlay(entity) => entity.witnesses(host),
+            ManagedFile::Declared(entity) => entity.witnesses(host),
+            // A table may name accounts. Other edits of a file, and their definitions, decide about the same lines.
+            ManagedFile::WithSidecar(_)
+            | ManagedFile::OverlayAfter(..)
+            | ManagedFile::Edit(_)
+            | ManagedFile::Contradicted(_) => None,
         }
     }
 

@@ -19,25 +19,26 @@ mod stock;
 pub(crate) use change::FAILED_UNCHANGED;
 pub(crate) use check::{Checked, check_many};
 pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
-pub(crate) use layout::Layout;
 pub(crate) use preparation::BufferedOutput;
 
 use change::{Consequences, Outcome};
 use context::Context;
-use holo_change::image_store::ImageStore;
+use holo_change::image_store::{ImageStore, STAGED};
 use holo_change::{Commits, Ended, Image};
+use holo_plugin::system::OS_RELEASE_PATHS;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness, apply_one,
 };
 use preparation::Indexed;
 use std::path::{Path, PathBuf};
+use stock::Distribution;
 
 /// The maximum number of entities that are inspected concurrently before the first of them is changed.
 const LOOKED_AT_TOGETHER: usize = 512;
 
-/// Applies entities. With `records`, entities that are recorded as unchanged are not read again.
-pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
-    let opened = Context::open(host, records).and_then(|context| {
+/// Applies entities.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], answers: &mut dyn SetAnswers) {
+    let opened = Context::open(host).and_then(|context| {
         let mut sensitive =
             set.iter().filter(|job| job.entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive));
         sensitive.try_for_each(|job| entity::remember(&job.entity.path, &context.layout.images))?;
@@ -100,6 +101,13 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     context.close();
 }
 
+/// Returns the witnesses of all overlays: no apply was killed, and the distribution is the same.
+pub(crate) fn of_plugin(host: &Host) -> Vec<Witness> {
+    let staged = Witness::absent(&host.state_dir().join(STAGED));
+    let releases = OS_RELEASE_PATHS.map(|path| Witness::file(&host.below_root(Path::new(path))));
+    [staged].into_iter().chain(releases).collect()
+}
+
 /// Reports the results of changes, and collects targets whose original files have become their bases.
 fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
     if ended.is_empty() {
@@ -129,12 +137,25 @@ impl Entity for FileEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // A process for a single entity does not read the record of unchanged files.
-        apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
+        apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        // Programs and templates may give another result each time.
+        self.deciding_resources()?;
+        let images = [self.shown_target(), self.shown_base(), self.shown_provisioned()];
+        let images = images.map(|path| Witness::file(&path));
+        let distribution = Distribution::of(host.system().os_release());
+        let stock = distribution.suffixes().iter().map(|suffix| {
+            let mut path = self.shown_target().into_os_string();
+            path.push(suffix);
+            Witness::absent(Path::new(&path))
+        });
+        Some(images.into_iter().chain(stock).chain(of_plugin(host)).collect())
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {

@@ -22,6 +22,7 @@ use holo_plugin::{
     Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_one, missing_programs,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Packages {
 
 impl Plugin for Packages {
     type Entity = Managed;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const ADOPTS: bool = true;
 
@@ -149,7 +152,7 @@ impl Plugin for Packages {
         }
     }
 
-    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(&self, host: &Host, _: &[PathBuf], output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         let entities = self.scan(host, &mut Output::new(&mut Silence))?;
         let packages = entities.iter().filter_map(Managed::package).map(|declared| &declared.entity);
         let living = packages.filter(|entity| !entity.wanted.is_orphan);

@@ -5,13 +5,12 @@ use crate::script::{PREFIX, Script};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::ListError;
-use holo_plugin::{Diagnosis, Host, Level, Output, Plugin, ScanError};
+use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Display, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The first version of the interface in which declarations are supported.
 const VERSION_OF_COMMENTS: u32 = 4;
@@ -22,6 +21,8 @@ pub(crate) struct RunScripts;
 impl Plugin for RunScripts {
     type Entity = Script;
 
+    const READS: &'static [&'static str] = &["x:*"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Script>, ScanError> {
         let mut files = host.resources().list(Path::new("")).map_err(|ListError { path, error }| {
             output.error(PathError::new("open", path, error).to_string());
@@ -31,32 +32,12 @@ impl Plugin for RunScripts {
         Ok(files.into_iter().filter_map(|file| script(host, file.below.into(), file.path, output)).collect())
     }
 
-    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
-        let files = host.resources().list(Path::new("")).unwrap_or_default();
-        let shown = files.iter().filter(|file| is_script_without_right(&file.path)).map(|file| file.path.display());
-        let diagnosis = |path: Display<'_>| {
-            let title = format!("{path} is a script that cannot be executed, so that it is not run");
-            Diagnosis::new(Level::Warning, title, format!("chmod +x {path}"))
-        };
-        shown.map(diagnosis).collect()
-    }
-
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Script>, ScanError> {
         let name = id.strip_prefix(PREFIX).filter(|name| !name.contains(&b'/'));
         let name = name.map(|name| OsStr::from_bytes(name).to_owned());
         let found = name.and_then(|name| Some((host.resources().directory_of(Path::new(&name)).ok()?, name)));
         Ok(found.and_then(|(directory, name)| script(host, name.clone(), directory.join(name), output)))
     }
-}
-
-/// Returns true for a file with a `#!` line that is not executable.
-fn is_script_without_right(path: &Path) -> bool {
-    let is_plain = |metadata: Metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 == 0;
-    let mut begin = [0; 2];
-    // Only regular files are opened, because opening a FIFO would block.
-    fs::metadata(path).is_ok_and(is_plain)
-        && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
-        && begin == *b"#!"
 }
 
 /// Returns the script with this name, if it is an executable file, or a symlink to one.

@@ -2,11 +2,15 @@
 
 use crate::definition::{Ensure, ScaffoldDefinition};
 use crate::error::{Result, ScaffoldError};
+use crate::plan::Plan;
+use crate::record::Record;
 use crate::source;
 use crate::together::Together;
 use holo_change::claims::Claim;
 use holo_plugin::{Asset, EntityReport, Host};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The prefix of entity IDs.
@@ -34,6 +38,17 @@ pub(crate) struct Scaffold {
     pub(crate) together: Together,
     /// The last report of an orphan, with its dependencies.
     pub(crate) orphan: Option<EntityReport>,
+    /// The paths of which the last plan, if it was empty, has found that they are in their desired states.
+    pub(crate) settled: Mutex<Option<SettledPaths>>,
+}
+
+/// The paths of a scaffold in its desired state.
+#[derive(Debug)]
+pub(crate) struct SettledPaths {
+    /// The target and the rendered paths.
+    pub(crate) rendered: BTreeSet<PathBuf>,
+    /// The paths that the source no longer contains, and that are still recorded.
+    pub(crate) given_up: Vec<PathBuf>,
 }
 
 impl Scaffold {
@@ -54,6 +69,7 @@ impl Scaffold {
             others: Vec::new(),
             together: Together::default(),
             orphan: None,
+            settled: Mutex::default(),
         }
     }
 
@@ -70,11 +86,20 @@ impl Scaffold {
             others: Vec::new(),
             together: Together::default(),
             orphan: Some(report),
+            settled: Mutex::default(),
         }
     }
 
     pub(crate) fn id(&self) -> String {
         format!("{PREFIX}{}", self.target.display())
+    }
+
+    /// Notes the paths of an empty plan, for the witnesses.
+    pub(crate) fn settle(&self, plan: &Plan, record: &Record) {
+        let rendered: BTreeSet<PathBuf> = plan.make.iter().map(|(path, _)| path.clone()).collect();
+        let given_up = record.tracks().iter().map(|(path, _)| path).filter(|path| !rendered.contains(path)).collect();
+        let settled = SettledPaths { rendered, given_up };
+        *self.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(settled);
     }
 
     pub(crate) fn usable(&self) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::error::{Result, ScaffoldError, of_change};
 use crate::plan::{Change, Circumstances, Plan};
 use crate::post::Programs;
 use crate::preview::After;
-use crate::record::{Known, Record};
+use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
 use crate::together::Shared;
@@ -89,11 +89,12 @@ impl<'a> Executor<'a> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
-        let plan = self.plan(&work, &known.remembered.base, entity.together.known(self.host), false)?;
+        let plan = self.plan(&work, &known.remembered.base, false)?;
         if let Some(reason) = plan.refusal(self.host) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() {
+            entity.settle(&plan, &known.remembered.base);
             return Ok(Verdict::InDesiredState);
         }
         Ok(Verdict::WouldChange(plan.shown(self.host, Change::doing)))
@@ -109,7 +110,7 @@ impl<'a> Executor<'a> {
             Some(definition) => {
                 let work = Work::new(entity, definition, self)?;
                 let known = self.known(&work, self.recall(entity)?)?.remembered.base;
-                let plan = self.plan(&work, &known, &Known::nothing(), false)?;
+                let plan = self.plan(&work, &known, false)?;
                 let mode = |(path, state): &(PathBuf, State)| Some((path.clone(), state.attributes()?.mode));
                 let modes: HashMap<PathBuf, u32> = plan.make.iter().filter_map(mode).collect();
                 for path in
@@ -190,7 +191,7 @@ impl<'a> Executor<'a> {
         Ok(Remembrance { remembered, takes_over })
     }
 
-    fn plan(&self, work: &Work<'_>, record: &Record, known: &Known, is_apply: bool) -> Result<Plan> {
+    fn plan(&self, work: &Work<'_>, record: &Record, is_apply: bool) -> Result<Plan> {
         let claims = work.shared.claims(self.host);
         let others = work.entity.others.iter().map(PathBuf::as_path);
         let layers = work.definition.purge.then(|| work.shared.layers(self.host, &self.tracker).keys());
@@ -202,7 +203,6 @@ impl<'a> Executor<'a> {
             target: &work.target,
             tracker: &self.inside(&work.target)?,
             record,
-            known,
             rendered: &work.rendered,
             others: &others,
             is_apply,
@@ -358,9 +358,6 @@ impl Executor<'_> {
         let found = if mode.force { &nothing } else { &scrubbing.found };
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         self.has_begun.set(true);
-        let known = entity.together.known(self.host);
-        known.note_applied();
-        known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
         let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));
         crate::preview::keep_replaced(changed, &self.tracker, self.host, output);

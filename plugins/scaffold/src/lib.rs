@@ -16,6 +16,7 @@ mod scaffolds;
 mod source;
 mod template_context;
 mod together;
+mod witnesses;
 
 /// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
-use crate::record::{Known, Record};
+use crate::record::Record;
 use crate::render::Rendered;
 use crate::source::Item;
 use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track, Tracker};
@@ -188,11 +188,11 @@ struct Look {
 impl Circumstances<'_> {
     /// Inspects all desired paths.
     fn look_at(&self, all: &[(PathBuf, &Item)], attributes: &Wanted) -> Vec<Result<Look>> {
-        let (known, record, is_apply) = (self.known, self.record, self.is_apply);
+        let (record, is_apply) = (self.record, self.is_apply);
         let (host, tracker) = (self.host, self.tracker);
         let look = |(path, item): &(PathBuf, &Item), tracker: &Tracker| {
             let track = record.tracks().get(path);
-            let current = known.state(path, track, tracker)?;
+            let current = tracker.state(path)?;
             if matches!(item, Item::Directory) && tracker.is_overlaid(path) {
                 let shown = host.below_root(path);
                 let problem =
@@ -328,8 +328,6 @@ pub(crate) struct Circumstances<'a> {
     /// A tracker that cannot leave the target.
     pub(crate) tracker: &'a Tracker,
     pub(crate) record: &'a Record,
-    /// The files that are known to be unchanged, and need not be read.
-    pub(crate) known: &'a Known,
     pub(crate) rendered: &'a Rendered,
     /// The paths inside the target that belong to other entities, and are not purged.
     pub(crate) others: &'a BTreeSet<PathBuf>,

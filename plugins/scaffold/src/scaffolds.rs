@@ -6,7 +6,7 @@ use crate::error::ScaffoldError;
 use crate::executor::Executor;
 use crate::record::Record;
 use crate::together::Together;
-use crate::{difference, render};
+use crate::{difference, render, witnesses};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::error::PathError;
@@ -15,7 +15,7 @@ use holo_change::{CanonicalPaths, Notices, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, ForceTo, Host, Job, Mode, Origin, Output, Plugin, ScanError, SetAnswers,
-    Silence, Span, Verdict, apply_concurrently, check_concurrently, definitions,
+    Silence, Span, Verdict, Witness, apply_concurrently, check_concurrently, definitions,
 };
 use serde::de::IgnoredAny;
 use std::collections::BTreeSet;
@@ -30,6 +30,8 @@ pub(crate) struct Scaffolds {
 
 impl Plugin for Scaffolds {
     type Entity = Declared<Scaffold>;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja", "*/**"];
 
     const CONCURRENT: bool = true;
 
@@ -94,6 +96,11 @@ impl Plugin for Scaffolds {
         Ok(scaffolds)
     }
 
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        // Besides the definitions, the list rests on symlinks to the targets, which are compared for the scaffolds.
+        Some(vec![Witness::file(host.resources().weakest())])
+    }
+
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Scaffold>>], answers: &mut dyn SetAnswers) {
         let ids = ids(set);
         self.together.begin(&ids);
@@ -108,10 +115,6 @@ impl Plugin for Scaffolds {
         self.together.begin(&ids(set));
         check_concurrently(host, set, host.jobs(), answers);
         self.together.end();
-    }
-
-    fn end(&self, host: &Host) {
-        self.together.end_run(host);
     }
 }
 
@@ -172,6 +175,10 @@ impl Entity for Scaffold {
                 Verdict::Failed
             }
         }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        witnesses::of(self, host)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -92,7 +92,10 @@ impl TemplateContext {
         Ok(match name {
             "facts" | "Facts" => Some(self.knowledge.facts().value()),
             "data" | "Data" => Some(self.data()?),
-            "environ" | "Environ" => Some(self.environment.get_or_init(environment)),
+            "environ" | "Environ" => {
+                self.knowledge.note_use();
+                Some(self.environment.get_or_init(environment))
+            }
             _ => None,
         })
     }
@@ -143,6 +146,10 @@ impl TemplateContext {
 
     /// Returns the text of a file below the source directory, or at an absolute path.
     pub(crate) fn read_file(&self, path: &str) -> Result<String, TemplateContextError> {
+        if Path::new(path).is_absolute() {
+            // The witnesses are only those of the source.
+            self.knowledge.note_use();
+        }
         let read = self.files.read(path).map_err(|error| TemplateContextError::File(path.to_owned(), error))?;
         read.map(|partial| self.take_in(partial)).ok_or_else(|| TemplateContextError::NoFile(path.to_owned()))
     }

@@ -1,6 +1,5 @@
-//! State that the scaffolds of a set or of a run share. Reading it for each of them would take more than linear time.
+//! State that the scaffolds of a set share. Reading it for each of them would take more than linear time.
 
-use crate::record::Known;
 use holo_change::claims::{self, Claim, Claims, Layers};
 use holo_change::tracked::{HeldPaths, Tracker};
 use holo_plugin::Host;
@@ -13,8 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(crate) struct Together {
     /// The state of the current set.
     set: Arc<Mutex<Option<Arc<Shared>>>>,
-    /// The state of the whole run.
-    known: Arc<OnceLock<Known>>,
 }
 
 /// The records that are read once per set.
@@ -37,16 +34,6 @@ pub(crate) struct RunClaims {
 impl Together {
     fn set(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the record of unchanged files.
-    pub(crate) fn known(&self, host: &Host) -> &Known {
-        self.known.get_or_init(|| Known::open(host))
-    }
-
-    /// Saves the record of unchanged files.
-    pub(crate) fn end_run(&self, host: &Host) {
-        self.known.get().iter().for_each(|known| known.keep(host));
     }
 
     /// Starts a set with these IDs.

@@ -18,6 +18,7 @@ use holo_plugin::{
     missing_programs, process,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The plugin.
@@ -28,6 +29,8 @@ pub(crate) struct Services {
 
 impl Plugin for Services {
     type Entity = Declared<Service>;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const ADOPTS: bool = true;
     const WATCHES: bool = true;
@@ -138,7 +141,7 @@ impl Plugin for Services {
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
     }
 
-    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(&self, host: &Host, _: &[PathBuf], output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         // Without a manager's programs, there are no units.
         if providers::for_host(host).programs().iter().any(|program| process::find(program).is_none()) {
             return Ok(Vec::new());

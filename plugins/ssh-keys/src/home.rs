@@ -48,6 +48,13 @@ struct Keys {
     uid: u32,
 }
 
+/// A file that was read before.
+pub(crate) enum Reread {
+    Missing,
+    Same,
+    Changed(Stamp, Vec<u8>),
+}
+
 /// The changes to make, or the changes that were made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -107,6 +114,18 @@ impl Home {
     pub(crate) fn content(&self) -> Result<Option<Vec<u8>>, PathError> {
         let found = self.open_directory()?.map(|keys| keys.read()).transpose()?;
         Ok(found.filter(|found| found.stamp.is_some()).map(|found| found.content))
+    }
+
+    /// Reads `authorized_keys`, unless it still has this stamp.
+    pub(crate) fn read_unless(&self, known: Option<Stamp>) -> Result<Reread, PathError> {
+        let Some(keys) = self.open_directory()? else { return Ok(Reread::Missing) };
+        if let (Some(known), Some(now)) = (known, Stamp::of(&keys.file)?)
+            && now.is_same(&known)
+        {
+            return Ok(Reread::Same);
+        }
+        let found = keys.read()?;
+        Ok(found.stamp.map_or(Reread::Missing, |stamp| Reread::Changed(stamp, found.content)))
     }
 
     /// Compares the file with its desired state, and returns the pending changes.

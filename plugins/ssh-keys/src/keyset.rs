@@ -1,18 +1,18 @@
 //! A key set: the keys of one file, which are managed in the `authorized_keys` of one user, and the file itself.
 
-use crate::home::{self, Account, Home, NoAccount};
+use crate::home::{self, Account, Home, NoAccount, Reread};
 use crate::record;
-use crate::section::{Section, Source};
+use crate::section::{MarkedLines, Section, Source};
 use bstr::{BStr, BString, ByteSlice};
-use holo_change::Tree;
 use holo_change::error::PathError;
+use holo_change::{Stamp, Tree};
 use holo_plugin::{AsUserError, FilePair, Host, Preview, Shown, as_user};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The timeout for work in a home directory, which may be on a file system that the user controls, such as FUSE.
@@ -43,6 +43,8 @@ pub(crate) struct Family {
     pub(crate) invalid: Option<PathBuf>,
     /// Changes made to key sets while others were applied, which are not reported yet.
     pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
+    /// The user's file when a key set was last compared with it.
+    pub(crate) last_read: Mutex<Option<(Stamp, MarkedLines)>>,
 }
 
 /// An error in or above a home directory.
@@ -100,12 +102,19 @@ impl KeySet {
     /// Copies the managed part of the user's file to the cache directory, because the dispatcher compares files as root, who must not look
     /// into the home directory. Returns false if there is nothing to compare.
     pub(crate) fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
-        let content = match at_home_of(host, &self.name.user, Home::content) {
+        let mut last_read = self.family.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last_read.as_ref().map(|(stamp, _)| *stamp);
+        let section = match at_home_of(host, &self.name.user, move |home| home.read_unless(known)) {
             // Without a user or a home directory there is no file, and so no managed section.
-            Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
-            content => content?.unwrap_or_default(),
+            Err(KeySetError::Account(account)) if account.is_missing() => None,
+            reread => match reread? {
+                Reread::Same => last_read.as_ref(),
+                Reread::Missing => None,
+                Reread::Changed(stamp, content) => Some(&*last_read.insert((stamp, MarkedLines::new(content)))),
+            },
         };
-        let section = self.section(host)?.as_source(&content);
+        let nothing = MarkedLines::default();
+        let section = self.section(host)?.as_source(section.map_or(&nothing, |(_, lines)| lines));
         if section.is_empty() && self.is_orphan() {
             return Ok(false);
         }

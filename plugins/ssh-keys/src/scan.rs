@@ -24,6 +24,8 @@ const VERSION_WITH_EDGES: u32 = 4;
 impl Plugin for SshKeys {
     type Entity = KeySet;
 
+    const READS: &'static [&'static str] = &["*/*.pub"];
+
     const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<KeySet>, ScanError> {
@@ -71,7 +73,7 @@ impl Plugin for SshKeys {
         }
     }
 
-    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(&self, host: &Host, _: &[PathBuf], output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         Ok(adoption::candidates(host, &families(self, host)?, output))
     }
 

@@ -6,6 +6,7 @@ use holo_plugin::index::{Table, define_index};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::mem;
+use std::ops::Range;
 
 /// The prefix of the comment that marks a managed key. The ID of the entity follows.
 const MARK: &[u8] = b"holo=";
@@ -112,12 +113,13 @@ impl Section {
     }
 
     /// Returns the managed part of a file, in the wording of the source. It is equal to the source if no change is needed.
-    pub(crate) fn as_source(&self, file: &[u8]) -> Vec<u8> {
+    pub(crate) fn as_source(&self, file: &MarkedLines) -> Vec<u8> {
         let wanted = WantedKeys::new(self);
         let key = |line| Some((KeyLine::parse(line).ok().filter(|key| wanted.owns(key))?.grant(), line));
-        // A cheap test first, as most lines may belong to other key sets.
-        let may_be_own = |line: &&[u8]| wanted.takes_unmarked() || line.contains_str(&self.mark);
-        let own: Vec<(Grant<'_>, &[u8])> = file.lines_with_terminator().filter(may_be_own).filter_map(key).collect();
+        // Most lines may belong to other key sets.
+        let may_be_own: Vec<&[u8]> =
+            if wanted.takes_unmarked() { file.all().collect() } else { file.of(&self.mark).collect() };
+        let own: Vec<(Grant<'_>, &[u8])> = may_be_own.into_iter().filter_map(key).collect();
         let there: HashSet<Grant<'_>> = own.iter().map(|(grant, _)| *grant).collect();
         let mut text = Vec::new();
         // Without any managed key in the file, the comments of the source do not count as present either.
@@ -137,6 +139,37 @@ impl Section {
             text.extend_from_slice(line);
         }
         text
+    }
+}
+
+/// The content of a file, and the lines of each mark.
+#[derive(Debug, Default)]
+pub(crate) struct MarkedLines {
+    content: Vec<u8>,
+    marked: HashMap<Vec<u8>, Vec<Range<usize>>>,
+}
+
+impl MarkedLines {
+    pub(crate) fn new(content: Vec<u8>) -> MarkedLines {
+        let mut marked: HashMap<Vec<u8>, Vec<Range<usize>>> = HashMap::new();
+        let mut start = 0;
+        for line in content.lines_with_terminator() {
+            let end = start + line.len();
+            if let Some(key) = KeyLine::parse(line).ok().filter(is_marked) {
+                marked.entry(key.comment().to_owned()).or_default().push(start..end);
+            }
+            start = end;
+        }
+        MarkedLines { content, marked }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.content.lines_with_terminator()
+    }
+
+    fn of(&self, mark: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let lines = self.marked.get(mark).into_iter().flatten();
+        lines.filter_map(|line| self.content.get(line.clone()))
     }
 }
 
@@ -622,7 +655,7 @@ mod tests {
 
     #[test]
     fn managed_part_without_changes_equals_the_source() {
-        let part = |source: &str, file: &str| section(source).as_source(&text(file));
+        let part = |source: &str, file: &str| section(source).as_source(&MarkedLines::new(text(file)));
         let source = "# who\nA jane doe\r\n\nB b";
         assert_eq!(part(source, "B =\nB mine\nA =\n"), text(source));
         assert_eq!(part(source, "A =\n"), text("# who\nA jane doe\r\n\n"));

@@ -5,7 +5,7 @@ use crate::images::ImageError;
 use bstr::{BStr, ByteSlice};
 use holo_change::error::PathError;
 use holo_change::{PathHandle, Stamp, Tree};
-use holo_plugin::Host;
+use holo_plugin::{Host, Witness, leads_through_symlink};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -53,6 +53,13 @@ impl Accounts {
         let has_it_for_login = |user: &&Account| user.group.as_deref() == Some(group);
         let is_login_group_of_one = database.users()?.accounts.values().filter(has_it_for_login).count() == 1;
         Ok(is_login_group_of_one && !database.groups()?.with_members.contains(group))
+    }
+
+    /// Returns the witnesses of the account files; `None` if one is elsewhere.
+    pub(crate) fn witnesses(host: &Host) -> Option<[Witness; 2]> {
+        let files = FILES.map(Path::new);
+        let is_elsewhere = |file: &&Path| leads_through_symlink(host.root(), file);
+        (!files.iter().any(is_elsewhere)).then(|| files.map(|file| Witness::file(&host.below_root(file))))
     }
 
     /// Returns true if both files can be read.

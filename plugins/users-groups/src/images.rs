@@ -5,7 +5,7 @@ use crate::account::{Account, AccountId, Kind, NameError, check_name};
 use crate::document::{self, Entry};
 use holo_change::error::PathError;
 use holo_change::{Durability, OnDisk, PathHandle, Tree};
-use holo_plugin::Host;
+use holo_plugin::{Host, Witness};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
@@ -28,6 +28,8 @@ pub(crate) enum Moment {
 }
 
 impl Moment {
+    const ALL: [Moment; 3] = [Moment::Base, Moment::Provisioned, Moment::Intended];
+
     fn folder(self) -> &'static str {
         match self {
             Moment::Base => "base",
@@ -195,6 +197,18 @@ const LISTS: [(&str, Kind); 2] = [("provisionedGroups", Kind::Group), ("provisio
 /// Returns the path of the file.
 pub(crate) fn path(host: &Host) -> PathBuf {
     host.state_dir().join("state.toml")
+}
+
+/// Returns the witnesses of the images of one account.
+pub(crate) fn witnesses(host: &Host, id: &AccountId) -> Vec<Witness> {
+    let image = |moment: Moment| Witness::file(&host.state_dir().join(moment.folder()).join(format!("{id}{SUFFIX}")));
+    Moment::ALL.map(image).into()
+}
+
+/// Returns the witnesses of which accounts have images, and that there is no old state file.
+pub(crate) fn witnesses_of_names(host: &Host) -> Vec<Witness> {
+    let folders = Moment::ALL.map(|moment| Witness::file(&host.state_dir().join(moment.folder())));
+    folders.into_iter().chain([Witness::absent(&path(host))]).collect()
 }
 
 /// A state file that cannot be used.

@@ -1,6 +1,7 @@
 //! The plugin's operations: scan, check, diff, sending values, and the migration of old records.
 
 use crate::account::{Account, AccountError, AccountId, Kind};
+use crate::accounts::Accounts;
 use crate::entity::{self, AccountEntity};
 use crate::images::{self, Images, Moment, to_text};
 use crate::plan::{self, Scrubbing, Step};
@@ -11,15 +12,18 @@ use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Level, Mode, Output,
-    Plugin, ScanError, Silence, Verdict, missing_programs,
+    Plugin, ScanError, Silence, Verdict, Witness, missing_programs,
 };
 use std::fs;
+use std::path::PathBuf;
 
 /// The plugin `users-groups`.
 pub(crate) struct UsersGroups;
 
 impl Plugin for UsersGroups {
     type Entity = Declared<AccountEntity>;
+
+    const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const ADOPTS: bool = true;
 
@@ -28,6 +32,11 @@ impl Plugin for UsersGroups {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         migrate(host, output);
         scan::all(host, output)
+    }
+
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        // Orphans, whose accounts a scan looks up, have no witnesses.
+        Some(images::witnesses_of_names(host))
     }
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
@@ -47,7 +56,7 @@ impl Plugin for UsersGroups {
         Ok(found)
     }
 
-    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+    fn candidates(&self, host: &Host, _: &[PathBuf], output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         let entities = scan::all(host, &mut Output::new(&mut Silence))?;
         let defined = entities.iter().filter(|declared| declared.entity.definition.is_some());
         let defined = defined.map(|declared| declared.entity.id.clone()).collect();
@@ -83,6 +92,11 @@ impl Entity for AccountEntity {
 
     fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         foresee(self, host, names, output);
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        self.definition.as_ref()?;
+        Some([images::witnesses(host, &self.id), Accounts::witnesses(host)?.into()].concat())
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

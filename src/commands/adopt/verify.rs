@@ -78,7 +78,7 @@ fn look(
     findings: &mut Findings<'_>,
 ) -> Result<Inventory, FatalError> {
     let ids: HashSet<&BStr> = plan.adopted().iter().map(|adopted| adopted.id.as_bstr()).collect();
-    let mut inventory = discover(settings, Purpose::Check, selectors, interrupt, findings)?;
+    let mut inventory = discover(settings, Purpose::Check, selectors, None, interrupt, findings)?;
     let selected: Selected = inventory.entities.iter().map(|entity| ids.contains(entity.id())).collect();
     check::look(&mut inventory, &selected, settings, interrupt, findings, Preview::default())?;
     Ok(inventory)

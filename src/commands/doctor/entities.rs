@@ -1,18 +1,16 @@
 //! The checks of the configuration: `holorc` and its snippets, definitions, conflicts between entities, pending
 //! refreshes, and resource files.
 
-use super::system::has_files;
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::discovery::generators;
-use crate::host::config::{ConfigError, Configuration, is_leftover};
+use crate::discovery::misplaced::{self, Misplaced};
+use crate::host::config::{ConfigError, is_leftover};
 use crate::host::engine::EngineSettings;
 use crate::plan::refresh::Refreshes;
 use crate::report::{RemarkKind, Severity};
 use bstr::ByteSlice;
-use holo_definitions::did_you_mean;
 use holo_protocol::session::Stream;
 use holo_state::Database;
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 use walkdir::WalkDir;
@@ -28,7 +26,7 @@ fn check_configuration(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     if let (_, Some(mistake)) = EngineSettings::read(scene.root) {
         findings.warn(
             mistake.to_string(),
-            "the defaults apply until it is fixed; holo(8) lists its keys under Records of runs",
+            "the defaults apply until it is fixed; holo-history(8) lists its keys under Records of runs",
         );
     }
     match &scene.configuration {
@@ -109,27 +107,19 @@ fn check_refreshes(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-pub(super) const RESOURCES: Check = Check {
-    name: "resources",
-    fine: "every resource directory belongs to a plugin",
-    needs_plugins: false,
-    look: check_resources,
-};
+pub(super) const RESOURCES: Check =
+    Check { name: "resources", fine: "plugins read all resource files", needs_plugins: false, look: check_resources };
 
 fn check_resources(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let Ok(configuration) = &scene.configuration else { return };
-    let generators = scene.root.generators();
-    for root in [scene.root.resources(), scene.root.own_resources()] {
-        let mut entries: Vec<_> = fs::read_dir(root).into_iter().flatten().filter_map(Result::ok).collect();
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for path in entries.iter().map(fs::DirEntry::path).filter(|path| *path != generators) {
-            if is_asked_for(&path, configuration) {
-                leftovers(&path, findings);
-            } else if has_files(&path) {
-                unread(&path, configuration, findings);
-            }
-        }
+    let ids: Vec<&str> = configuration.plugins.iter().map(|line| line.id.as_str()).collect();
+    let mut misplaced = misplaced::without_plugin(scene.root, &ids);
+    misplaced.extend(scene.inventory.iter().flat_map(|inventory| misplaced::unread(scene.root, inventory)));
+    misplaced.into_iter().for_each(|Misplaced { title, remedy }| findings.warn(title, remedy));
+    for parent in [scene.root.resources(), scene.root.own_resources()] {
+        ids.iter().for_each(|id| leftovers(&parent.join(id), findings));
     }
+    let generators = scene.root.generators();
     for path in generators::not_executable(&generators) {
         let path = path.display();
         findings.fail(
@@ -138,21 +128,6 @@ fn check_resources(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         );
     }
     leftovers(&generators, findings);
-}
-
-fn is_asked_for(path: &Path, configuration: &Configuration) -> bool {
-    configuration.plugins.iter().any(|line| path.file_name().is_some_and(|name| name == &*line.id))
-}
-
-fn unread(path: &Path, configuration: &Configuration, findings: &mut Findings<'_>) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let known = configuration.plugins.iter().map(|line| line.id.as_str());
-    let is_link_to_nothing = fs::read_link(path).is_ok_and(|target| target == Path::new("/dev/null"));
-    if is_link_to_nothing {
-        return;
-    }
-    let remedy = did_you_mean(&name, known).unwrap_or_else(|| format!("configure it in holorc.d: plugin {name}"));
-    findings.warn(format!("{} is not used: plugin {name} is not configured", path.display()), remedy);
 }
 
 fn leftovers(directory: &Path, findings: &mut Findings<'_>) {

@@ -6,7 +6,7 @@ use super::heard::{Heard, quoted};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
-use holo_protocol::{AdoptMessage, Candidate, Health, Span};
+use holo_protocol::{AdoptMessage, Candidate, CandidateKind, Health, Span};
 use std::path::Path;
 
 /// An ID that no plugin should recognise.
@@ -31,7 +31,8 @@ pub(super) fn judge_adoption(harness: &mut Harness<'_, '_>) -> Result<(), FatalE
         let candidate = Candidate::parse(line);
         let text = format!("says {}, where an ID, a tab and a reason are expected", quoted(line));
         harness.fail_unless(Rule::Adopt, &subject, candidate.is_some(), text);
-        candidates.extend(candidate.map(|candidate| candidate.id));
+        let is_adopted = |candidate: &Candidate| !matches!(candidate.kind, CandidateKind::Excluded { .. });
+        candidates.extend(candidate.filter(is_adopted).map(|candidate| candidate.id));
     }
     for id in candidates.iter().take(MAX_ADOPTED) {
         adopt(harness, id)?;

@@ -56,6 +56,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::Progress(_)
         // A value may be sent in any case.
         | Message::Send(_)
+        | Message::Witness(_)
         // Malformed messages are reported elsewhere.
         | Message::Malformed(_) => true,
         Message::Changed(_)
@@ -74,7 +75,11 @@ fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
             one != other
                 && !matches!(
                     other,
-                    Message::Malformed(_) | Message::Progress(_) | Message::Keep(_) | Message::Replaced(_)
+                    Message::Malformed(_)
+                        | Message::Progress(_)
+                        | Message::Keep(_)
+                        | Message::Replaced(_)
+                        | Message::Witness(_)
                 )
                 // The state of a skipped entity is unknown, so it must not send values.
                 && (!matches!(other, Message::Send(_)) || matches!(one, Message::Skipped(_)))

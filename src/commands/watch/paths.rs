@@ -40,7 +40,7 @@ pub(super) enum WatchError {
     /// The user's limit of watched directories is exceeded.
     #[error(
         "{needed} directories are to be watched, and the system allows fewer: raise fs.inotify.max_user_watches \
-         (sysctl -w fs.inotify.max_user_watches=N; now {allowed})"
+         (sysctl -w fs.inotify.max_user_watches={}; now {allowed})", raised(.allowed, *.needed)
     )]
     TooManyDirectories {
         /// The number of directories.
@@ -51,7 +51,7 @@ pub(super) enum WatchError {
     /// The user's limit of processes that watch files is exceeded.
     #[error(
         "too many processes watch files already: raise fs.inotify.max_user_instances \
-         (sysctl -w fs.inotify.max_user_instances=N; now {allowed})"
+         (sysctl -w fs.inotify.max_user_instances={}; now {allowed})", raised(.allowed, MORE_INSTANCES)
     )]
     TooManyInstances {
         /// The limit, as text.
@@ -430,6 +430,14 @@ fn push_new(list: &mut Vec<Subject>, new: Subject) {
         }
         list.push(new);
     }
+}
+
+/// The number of further processes that may watch files if a limit on them is raised.
+const MORE_INSTANCES: usize = 128;
+
+/// Returns a limit that leaves room for more than what is allowed now.
+fn raised(allowed: &str, more: usize) -> usize {
+    allowed.parse::<usize>().unwrap_or_default() + more
 }
 
 /// Returns a limit of inotify.

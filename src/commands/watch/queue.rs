@@ -180,7 +180,20 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Timers {
     polls: BTreeMap<EntityIndex, Poll>,
     openings: BTreeMap<EntityIndex, Opening>,
+    retries: BTreeMap<EntityIndex, Retry>,
 }
+
+/// The next check of an entity whose plugin broke down.
+#[derive(Debug)]
+struct Retry {
+    /// `None` while it is being checked.
+    at: Option<Instant>,
+    pause: Duration,
+}
+
+/// The pauses before the first and the later checks of an entity whose plugin broke down.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Debug)]
 struct Poll {
@@ -206,10 +219,23 @@ impl Timers {
         self.openings.insert(entity, Opening { at, schedule: schedule.clone() });
     }
 
+    /// Checks an entity again after a pause if its plugin broke down. The pause doubles each time until the plugin
+    /// works.
+    pub(super) fn retry(&mut self, entity: EntityIndex, is_broken: bool, now: Instant) {
+        if !is_broken {
+            self.retries.remove(&entity);
+            return;
+        }
+        let before = self.retries.get(&entity);
+        let pause = before.map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
+        self.retries.insert(entity, Retry { at: Some(now + pause), pause });
+    }
+
     /// Returns the time of the next check.
     pub(super) fn next(&self) -> Option<Instant> {
         let polls = self.polls.values().map(|poll| poll.at);
-        polls.chain(self.openings.values().map(|opening| opening.at)).min()
+        let retries = self.retries.values().filter_map(|retry| retry.at);
+        polls.chain(self.openings.values().map(|opening| opening.at)).chain(retries).min()
     }
 
     /// Returns the entities to check now, which is this wall-clock time.
@@ -228,6 +254,8 @@ impl Timers {
             }
             !is_open
         });
+        let is_due = |retry: &mut Retry| retry.at.take_if(|at| *at <= now).is_some();
+        due.extend(self.retries.iter_mut().filter_map(|(&entity, retry)| is_due(retry).then_some(entity)));
         due
     }
 }
@@ -250,6 +278,26 @@ mod timers_tests {
         timers.poll(EntityIndex::from(7), Duration::from_secs(60), begin);
         assert_eq!((timers.due(&time, at(59)), timers.next()), (vec![], Some(at(60))));
         assert_eq!((timers.due(&time, at(61)), timers.next()), (vec![EntityIndex::from(7)], Some(at(121))));
+    }
+
+    #[test]
+    fn entity_of_a_broken_plugin_is_checked_again_with_growing_pauses() {
+        let (time, begin) = (Zoned::now(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let entity = EntityIndex::from(7);
+        let mut timers = Timers::default();
+        for (now, next) in [(0, 1), (1, 3), (3, 7), (1000, 1008)] {
+            timers.retry(entity, true, at(now));
+            assert_eq!((timers.due(&time, at(next - 1)), timers.next()), (vec![], Some(at(next))));
+            assert_eq!((timers.due(&time, at(next)), timers.next()), (vec![entity], None));
+        }
+        for _ in 0..9 {
+            timers.retry(entity, true, begin);
+        }
+        assert_eq!(timers.next(), Some(at(300)));
+        timers.retry(entity, false, begin);
+        timers.retry(entity, true, begin);
+        assert_eq!(timers.next(), Some(at(1)));
     }
 
     #[test]

@@ -105,7 +105,10 @@ impl Watcher<'_> {
                     self.awaits_opening(entity);
                     let reason = finding.reason();
                     let id = finding.id.as_bstr();
-                    (State::Drifted, Some(Noticed::Drifted { id, reason, writer: None, needs_force: false }))
+                    (
+                        State::Drifted,
+                        Some(Noticed::Drifted { id, reason, writer: None, needs_force: false, is_edited: false }),
+                    )
                 }
                 // That it needs force has been reported.
                 End::Refused | End::Pending => (State::Drifted, None),
@@ -118,6 +121,7 @@ impl Watcher<'_> {
                 self.last_change = Instant::now();
             }
             self.known.entities[entity].state = Some(state);
+            self.timers.retry(entity, finding.is_broken, Instant::now());
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn limited() {
     watching.expect("repaired", "x:a");
     fs::remove_file(root.join("state/a")).unwrap();
     watching.expect("drifted", "x:a");
-    let error = watching.expect("error", "x:a")["text"].to_string();
+    let error = watching.expect("failed", "x:a")["reason"].to_string();
     assert!(error.contains("repaired once within 1h, and changed again"), "{error}");
     assert!(error.contains("It is left alone for 1h, or until"), "{error}");
     watching.expect_silence();

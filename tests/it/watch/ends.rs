@@ -65,7 +65,7 @@ pub(super) fn changed_meanwhile() {
             watching.expect("repaired", "x:a");
         }
     }
-    watching.expect("error", "x:a");
+    watching.expect("failed", "x:a");
     // It has been repaired three times, and is abandoned in the wrong state.
     assert_eq!(watching.end(), Some(3));
     assert!(!root.exists("state/a"));

@@ -54,7 +54,7 @@ pub(super) fn hindered() {
     root.write("srv/app/conf", "port 81\n");
     assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["needs_force"], true);
     remove(&root, "srv/app/other");
-    let error = watching.expect("error", "file:/srv/app/other")["text"].to_string();
+    let error = watching.expect("failed", "file:/srv/app/other")["reason"].to_string();
     assert!(error.contains("which is not in its desired state (--force is needed)"), "{error}");
     // No event of the other one occurs by then.
     root.write("srv/app/conf", "port 80\n");
@@ -73,7 +73,7 @@ pub(super) fn left_alone() {
     watching.until("repaired");
     remove(&root, "state/b");
     watching.expect("drifted", "x:b");
-    watching.expect("error", "x:b");
+    watching.expect("failed", "x:b");
     remove(&root, "state/a");
     watching.expect("drifted", "x:a");
     watching.expect("repaired", "x:a");

@@ -134,6 +134,32 @@ fn in_repair() -> (ScratchRoot, Watching) {
     (root, watching)
 }
 
+pub(super) fn plugin_killed() {
+    let root = controls::root("ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\nWATCH: /state/b\n");
+    let dying =
+        "apply)\n    [ ! -e \"$HOLO_ROOT_DIR/dies\" ] || { echo >>\"$HOLO_ROOT_DIR/deaths\"; kill -KILL $$; }\n";
+    root.write_script("usr/lib/holo/holo-x", controls::PLUGIN.replace("apply)\n", dying));
+    let mut watching = Watching::start(&root, &["--apply"]);
+    watching.until("repaired");
+    watching.until("repaired");
+    root.write("dies", "");
+    ["state/a", "state/b"].iter().for_each(|path| fs::remove_file(root.join(path)).unwrap());
+    let lines = watching.until("failed");
+    assert!(lines.last().unwrap()["reason"].as_str().unwrap().contains("killed"), "{lines:?}");
+    // Each of the two is tried again after one second and after two more.
+    let begun = Instant::now();
+    while root.read("deaths").to_string().lines().count() < 6 {
+        assert!(begun.elapsed() < super::PATIENCE, "{}", root.read("deaths"));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(2900), "{:?}", begun.elapsed());
+    fs::remove_file(root.join("dies")).unwrap();
+    watching.until("repaired");
+    watching.until("repaired");
+    assert!(root.exists("state/a") && root.exists("state/b"));
+    watching.stop(&root);
+}
+
 pub(super) fn killed() {
     let (root, mut watching) = in_repair();
     kill_process(Pid::from_raw(watching.process.id().cast_signed()).unwrap(), Signal::KILL).unwrap();

@@ -174,8 +174,8 @@ impl Launcher for Actors {
 
 fn summary(run: Option<Cow<'static, str>>, tally: Option<Tally>, exit_code: u8) -> Vec<u8> {
     let (refreshes_due, generation) = (0, None);
-    let (time, duration, error) = (None, None, None);
-    Line::Summary { run, time, duration, tally, refreshes_due, generation, exit_code, error }.to_bytes()
+    let (time, duration, busy, error) = (None, None, None, None);
+    Line::Summary { run, time, duration, tally, refreshes_due, generation, busy, exit_code, error }.to_bytes()
 }
 
 /// Keeps events in memory.
@@ -207,6 +207,10 @@ impl EventSink for Sink {
 
     fn obstacle(&self) -> Option<&str> {
         None
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.events.borrow().last().map_or(0, |event| event.header.seq)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::locations::{Locations, SharedDatabase};
 use crate::manifest::{Manifest, ManifestRecord};
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
+use holo_protocol::Witness;
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,6 +59,20 @@ impl Overlays {
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
         let base = self.0.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
+    }
+
+    /// Returns the witnesses of which of these paths have overlays.
+    #[must_use]
+    pub fn witnesses<'p>(locations: &Locations, paths: impl IntoIterator<Item = &'p Path>) -> Vec<Witness> {
+        let state = locations.state_dir().parent().unwrap_or(Path::new("/")).join(OVERLAYS);
+        if !state.join(BASE).is_dir() {
+            return vec![Witness::absent(&state.join(BASE))];
+        }
+        let bases = paths.into_iter().map(|path| state.join(BASE).join(without_root(path)));
+        let witness = |base: PathBuf| {
+            if base.is_symlink() || base.exists() { Witness::file(&base) } else { Witness::absent(&base) }
+        };
+        bases.map(witness).collect()
     }
 
     /// Returns true if there is an overlay on a path.

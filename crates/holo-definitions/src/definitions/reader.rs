@@ -316,6 +316,7 @@ impl<'c> Reader<'c> {
         let own = hidden::hide::<D>(own, &hidden_values, &mut wrong);
         let mut keys =
             read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+        wrong.extend(keys.iter().flat_map(|keys| keys.self_references(id, &common)));
         let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
         let candidates = Candidate::all(&receipts, &common, self.received);
         let describe =

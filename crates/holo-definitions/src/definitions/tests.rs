@@ -237,6 +237,18 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
 }
 
 #[test]
+fn entity_that_names_itself_is_refused() {
+    for key in ["after", "before", "requires", "subscribes", "notifies"] {
+        let (things, said) =
+            read(&[("x.toml", &format!("[[thing]]\nname = \"a\"\n{key} = [\"b:c\", \n\"thing:a\"]\n"))]);
+        assert_eq!(said, format!("!! x.toml:4: thing:a: {key}: thing:a is this entity itself\n"));
+        assert!(things.valid.is_empty());
+    }
+    let (_, said) = read(&[("x.toml", "[[thing]]\nname = \"a\"\nreceive.color = \"thing:a#color\"\n")]);
+    assert_eq!(said, "!! x.toml:3: thing:a: receive: thing:a is this entity itself\n");
+}
+
+#[test]
 fn an_unreadable_definition_makes_nothing_an_orphan() {
     for (text, complaint) in [
         ("[[thing]\n", "!! a.toml:1: the brackets are not closed, expected ]]\n"),

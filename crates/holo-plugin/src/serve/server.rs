@@ -9,11 +9,11 @@ use super::{
 use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, Sink, concurrently};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
-use holo_protocol::{AdoptMessage, ScanLimit, Text};
+use holo_protocol::{AdoptMessage, ScanLimit, Text, Witness};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter};
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The approximate number of bytes of a scan report per answer. Fewer answers are read faster, and the dispatcher reads
@@ -86,7 +86,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
                     None if is_about_neighbours => Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }),
                     None => None,
                 };
-                self.scan(limit)
+                self.scan(limit, request.remembers)
             }
             Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
             Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),
@@ -100,7 +100,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
                 self.blame(ids().collect(), path.as_deref())
             }
             Operation::Adopt => match &*request.entities {
-                [] => self.candidates(),
+                [] => self.candidates(request),
                 [id] => self.adopt(&id.0, request),
                 _ => Outcome::Failed,
             },
@@ -108,7 +108,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         self.answers.end(result)
     }
 
-    fn scan(&mut self, limit: Option<ScanLimit<'_>>) -> Outcome {
+    fn scan(&mut self, limit: Option<ScanLimit<'_>>, remembers: bool) -> Outcome {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let listed = listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink));
         let Ok(entities) = listed else { return Outcome::Failed };
@@ -125,7 +125,24 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
             self.known.insert(report.id, entity);
         }
         self.answers.report(text);
+        if remembers && limit.is_none() {
+            self.witness_scan();
+        }
         Outcome::Done
+    }
+
+    /// Reports the witnesses of a full scan. A list that rests on facts or data has none, because facts are not files.
+    fn witness_scan(&mut self) {
+        if self.host.knowledge().is_used() {
+            return;
+        }
+        let witnesses = match self.known.is_empty() {
+            true => Some(vec![Witness::file(self.host.state_dir())]),
+            false => self.plugin.scan_witnesses(&self.host),
+        };
+        if let Some(lines) = witnesses.as_deref().and_then(lines_of) {
+            self.answers.text(None, &lines);
+        }
     }
 
     fn doctor(&mut self) -> Outcome {
@@ -165,9 +182,11 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         Outcome::Done
     }
 
-    fn candidates(&mut self) -> Outcome {
+    fn candidates(&mut self, request: &Request) -> Outcome {
+        let include: Vec<PathBuf> =
+            request.adopt_include.iter().map(|path| path.as_bstr().to_path_lossy().into_owned()).collect();
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
-        let listed = self.plugin.candidates(&self.host, &mut Output::new(&mut sink));
+        let listed = self.plugin.candidates(&self.host, &include, &mut Output::new(&mut sink));
         let Ok(candidates) = listed else { return Outcome::Failed };
         let lines = candidates.iter().flat_map(|candidate| [candidate.to_line(), "\n".into()]);
         self.answers.text(None, &lines.collect::<Vec<_>>().concat());
@@ -281,7 +300,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         let jobs = entities.clone().map(|(id, entity)| Job { entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let entities = entities.map(|(id, entity)| (id, entity, modes.wanted_of(id)));
-        let mut answers = EntitySet::new(&self.host, entities, &mut self.answers);
+        let mut answers = EntitySet::new(&self.host, entities, &mut self.answers, modes.remembers);
         work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }
@@ -298,6 +317,12 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
     }
 }
 
+/// Returns one line per witness; `None` if a path cannot be written in one.
+fn lines_of(witnesses: &[Witness]) -> Option<Vec<u8>> {
+    let lines: Option<Vec<BString>> = witnesses.iter().map(Witness::to_text).collect();
+    Some(lines?.iter().flat_map(|line| [line.as_slice(), b"\n"]).collect::<Vec<_>>().concat())
+}
+
 /// The parts of a request that concern single entities.
 struct Modes<'a> {
     /// The entities that are refreshed, or would be.
@@ -305,12 +330,15 @@ struct Modes<'a> {
     pending: HashSet<&'a BString>,
     received: HashMap<&'a BString, Vec<BString>>,
     wanted: HashMap<&'a BString, Vec<BString>>,
+    /// Whether the witnesses of unchanged entities are reported.
+    remembers: bool,
 }
 
 impl<'a> Modes<'a> {
     fn from_request(request: &'a Request) -> Modes<'a> {
         let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
         Modes {
+            remembers: request.remembers,
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
             pending: request.pending.iter().map(|id| &id.0).collect(),
             received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),

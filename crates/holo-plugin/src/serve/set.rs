@@ -6,7 +6,7 @@ use crate::serve::{applied_messages, foresee, send, verdict_messages};
 use crate::{Applied, Entity, ForceTo, Host, Output, SetAnswers, Sink, Verdict};
 use bstr::BString;
 use holo_protocol::session::{Outcome, Stream};
-use holo_protocol::{Message, Progress, Sent};
+use holo_protocol::{Message, Progress, Sent, Witness};
 use std::collections::HashMap;
 
 define_index! {
@@ -24,6 +24,8 @@ pub(super) struct EntitySet<'a, E, W> {
     speaker: JobIndex,
     /// The values that entities send or keep, until their results.
     sent: HashMap<JobIndex, Vec<Message>>,
+    /// Whether the witnesses of unchanged entities are reported.
+    remembers: bool,
 }
 
 impl<'a, E, W> EntitySet<'a, E, W> {
@@ -33,8 +35,19 @@ impl<'a, E, W> EntitySet<'a, E, W> {
         host: &'a Host,
         entities: impl Iterator<Item = (&'a BString, &'a E, &'a [BString])>,
         answers: &'a mut Answers<W>,
+        remembers: bool,
     ) -> EntitySet<'a, E, W> {
-        EntitySet { host, entities: entities.collect(), answers, speaker: JobIndex::from(0), sent: HashMap::new() }
+        let (speaker, sent) = (JobIndex::from(0), HashMap::new());
+        EntitySet { host, entities: entities.collect(), answers, speaker, sent, remembers }
+    }
+}
+
+impl<E: Entity, W> EntitySet<'_, E, W> {
+    /// Returns messages with the witnesses of an unchanged entity, if they are requested and known.
+    fn witnesses(&self, entity: &E) -> Vec<Message> {
+        let witnesses = if self.remembers { entity.witnesses(self.host) } else { None };
+        let can_be_said = |witnesses: &Vec<Witness>| witnesses.iter().all(|witness| witness.to_text().is_some());
+        witnesses.filter(can_be_said).unwrap_or_default().into_iter().map(Message::Witness).collect()
     }
 }
 
@@ -52,7 +65,10 @@ impl<E: Entity, W: Wire> SetAnswers<Verdict> for EntitySet<'_, E, W> {
         let (id, entity, wanted) = self.entities[index];
         self.speaker = index;
         foresee(entity, &verdict, self.host, wanted, &mut Output::new(self));
-        let sent = self.sent.remove(&index).unwrap_or_default();
+        let mut sent = self.sent.remove(&index).unwrap_or_default();
+        if verdict == Verdict::InDesiredState {
+            sent.extend(self.witnesses(entity));
+        }
         if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
             && self.host.shows_differences()
             && let Some(pair) = entity.diff(self.host)
@@ -84,6 +100,9 @@ impl<E: Entity, W: Wire> SetAnswers for EntitySet<'_, E, W> {
         send(entity, &applied, self.host, wanted, &mut Output::new(self));
         let mut messages = applied_messages(&applied);
         messages.extend(self.sent.remove(&index).unwrap_or_default());
+        if applied == Applied::Unchanged {
+            messages.extend(self.witnesses(entity));
+        }
         let result = if let Applied::Failed { version_3_status, .. } = applied {
             self.answers.wire.fail_with(version_3_status);
             Outcome::Failed

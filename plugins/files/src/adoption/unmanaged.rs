@@ -1,5 +1,6 @@
 //! Adopts an unmanaged file as a resource file, a patch of the package's version, or a definition.
 
+use super::exclusions::is_excluded;
 use crate::overlay::adopt::{LOCAL, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use bstr::ByteSlice;
@@ -23,7 +24,7 @@ use std::time::Duration;
 pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
     let shown = host.below_root(path);
     let adopted = match shown.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Adopted::Unknown,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(describe_deleted(path, host, adoption)),
         Err(error) => Err(error),
         Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output),
     };
@@ -31,6 +32,25 @@ pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &m
         output.error(format!("cannot adopt {}: {}", adoption.id, error));
         Adopted::Failed
     })
+}
+
+/// Returns true if an installed package contains a configuration file at this path, which was deleted.
+pub(super) fn is_deleted(path: &Path, host: &Host) -> bool {
+    let shown = host.below_root(path).symlink_metadata();
+    shown.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        && host.system().configuration_files().contains_key(path)
+}
+
+fn describe_deleted(path: &Path, host: &Host, adoption: Adoption<'_>) -> Adopted {
+    let Ok(name) = definable(path) else { return Adopted::Unknown };
+    let Some(package) = host.system().configuration_files().remove(path) else { return Adopted::Unknown };
+    let mut definition = format!("[[file]]\npath = {}\nensure = \"absent\"\n", quoted(name));
+    // On another machine, the package would install the file later.
+    let package = format!("package:{package}");
+    if adoption.with.iter().any(|id| *id == package) {
+        let _ = writeln!(definition, "requires = [{}]", quoted(&package));
+    }
+    Adopted::Done { definition }
 }
 
 fn describe(
@@ -78,6 +98,11 @@ fn describe(
     }
     let content = fs::read(shown)?;
     let resource_mode = resource_mode(path, mode, host);
+    if resource_mode == PRIVATE_MODE && is_excluded(name) {
+        let id = adoption.id;
+        output
+            .warning(format!("{id} may contain secrets of this machine: the resource file with its content is a copy"));
+    }
     let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
     if packaged.is_some() && !acl.is_empty() {
         output.warning(format!("{} is adopted without its ACL, which a file of a package cannot declare", adoption.id));

@@ -4,7 +4,7 @@ mod with_access;
 
 use super::access::{self, Accesses};
 use super::entity::DeclaredFile;
-use super::inspection::{Inspection, UnchangedFiles};
+use super::inspection::Inspection;
 use super::wanted::DeclaredError;
 use crate::declared::definition::FileDefinition;
 use crate::declared::inspection::{Scrubbing, own_path};
@@ -12,7 +12,7 @@ use crate::declared::{self, preview};
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, Validation, ValidationError};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
@@ -21,7 +21,6 @@ const ATTEMPTS: usize = 3;
 struct Executor<'a> {
     inspection: Inspection<'a>,
     store: TrackStore<Tracks>,
-    known: UnchangedFiles,
     /// True if there may be permission records.
     has_access: bool,
 }
@@ -54,9 +53,8 @@ enum Prepared {
     Change(Box<EntityChange<Tracks>>, Consequences),
 }
 
-/// Applies declared files, and commits independent changes together. With `records`, files that are recorded as unchanged are not read
-/// again.
-pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, answers: &mut dyn SetAnswers) {
+/// Applies declared files, and commits independent changes together.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
     // Scrubbing an overlay takes the lock of the state directory itself.
     let mut ready = Vec::new();
     for (index, job) in set.iter().enumerate() {
@@ -71,7 +69,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, a
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
-    match opened.and_then(|held| Ok((held, Executor::open(host, if records { ready.len() } else { 0 })?))) {
+    match opened.and_then(|held| Ok((held, Executor::open(host)?))) {
         Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
             for (index, _) in ready {
@@ -83,12 +81,11 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, a
 }
 
 impl<'a> Executor<'a> {
-    fn open(host: &'a Host, recorded: usize) -> Result<Executor<'a>, DeclaredError> {
+    fn open(host: &'a Host) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
-        let known = UnchangedFiles::open(host, recorded);
         let has_access = access::has_records(host);
-        Ok(Executor { inspection, store, known, has_access })
+        Ok(Executor { inspection, store, has_access })
     }
 
     /// Applies files. Each comes with its index in the set.
@@ -112,7 +109,6 @@ impl<'a> Executor<'a> {
             self.tell(commits.poll(&self.store, false), answers);
         }
         self.tell(commits.flush(&self.store), answers);
-        self.known.keep();
     }
 
     /// Prepares the change of a file, and adds it to the group that is committed together.
@@ -219,11 +215,6 @@ impl Executor<'_> {
     ) -> Result<Prepared, DeclaredError> {
         let (entity, mode, inspection) = (job.entity, job.mode, &self.inspection);
         let tracker = &inspection.tracker;
-        let deciding = self.known.deciding(entity, inspection);
-        if deciding.as_ref().is_some_and(|deciding| self.known.is_unchanged(deciding)) {
-            return Ok(Prepared::Ended(Applied::Unchanged));
-        }
-        self.known.forget(entity);
         let mut record = inspection.recall(entity)?;
         let has_intents = record.as_ref().is_some_and(|record| record.base.have_intents());
         let mut has_begun = entity.overlay.is_some();
@@ -245,9 +236,6 @@ impl Executor<'_> {
             Decision::Nothing if definition.declares_access() && !subject.is_known() => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
-                if let Some(deciding) = deciding.filter(|_| !has_intents && subject.is_known()) {
-                    self.known.found_unchanged(&deciding);
-                }
                 return Ok(Prepared::Ended(Applied::Unchanged));
             }
             Decision::NeedsForce if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite))),
@@ -258,7 +246,7 @@ impl Executor<'_> {
         }
         let desired = wanted.desired();
         if let Some(bytes) = wanted.bytes.as_deref().filter(|_| decision != Decision::Nothing) {
-            validate(entity, definition, bytes, inspection.host, &mut answers.output(index))?;
+            inspection.validate(entity, definition, bytes, &mut answers.output(index))?;
         }
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
@@ -343,19 +331,6 @@ impl Executor<'_> {
         }
         Ok(())
     }
-}
-
-/// Runs the declared validation program on the new file.
-fn validate(
-    entity: &DeclaredFile,
-    definition: &FileDefinition,
-    bytes: &[u8],
-    host: &Host,
-    output: &mut Output<'_>,
-) -> Result<(), DeclaredError> {
-    let Some(command) = &definition.validate else { return Ok(()) };
-    let validation = Validation { command, sensitive: definition.sensitive, timeout: entity.timeout };
-    validation.run(&entity.path, bytes, host, output).map_err(|ValidationError(reason)| DeclaredError::Never(reason))
 }
 
 /// Copies the current file to a backup next to it.

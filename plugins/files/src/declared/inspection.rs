@@ -1,17 +1,13 @@
-//! Inspects declared files: their records, the changes to make, and manual changes. Those that are recorded as unchanged need not be read.
+//! Inspects declared files: their records, the changes to make, and manual changes.
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
-use crate::overlay::{Layout, layout};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
-use holo_change::{Fingerprint, Stamp, UnchangedRecord};
-use holo_plugin::{Entity, FilePair, ForceTo, Host, Preview, Shown, Verdict};
-use std::cell::RefCell;
+use holo_plugin::{Entity, FilePair, ForceTo, Host, Output, Preview, Shown, Validation, ValidationError, Verdict};
 use std::fs::Permissions;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -124,7 +120,7 @@ impl<'a> Inspection<'a> {
         Ok(leftovers)
     }
 
-    pub(super) fn check(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
+    pub(super) fn check(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Result<Verdict, DeclaredError> {
         let shown = self.shown(&entity.path);
         let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
         if entity.overlay.is_some() {
@@ -140,10 +136,27 @@ impl<'a> Inspection<'a> {
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
             Decision::NeedsForce => Verdict::NeedsForce(ForceTo::Overwrite),
             Decision::Change => {
+                if let Some(bytes) = &wanted.bytes {
+                    self.validate(entity, definition, bytes, output)?;
+                }
                 let change = format!("would {} {shown}", super::change(&current, &desired).0);
                 Verdict::WouldChange(restored.chain([change]).collect())
             }
         })
+    }
+
+    /// Runs the declared validation program on the new content.
+    pub(super) fn validate(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        bytes: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), DeclaredError> {
+        let Some(command) = &definition.validate else { return Ok(()) };
+        let validation = Validation { command, sensitive: definition.sensitive, timeout: entity.timeout };
+        let validated = validation.run(&entity.path, bytes, self.host, output);
+        validated.map_err(|ValidationError(reason)| DeclaredError::Never(reason))
     }
 
     fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
@@ -242,80 +255,4 @@ impl<'a> Inspection<'a> {
 pub(super) fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
     let first = || tracks.iter().map(|(path, _)| path).next();
     if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }
-}
-
-/// The maximum size of the record in bytes per file to check. A larger record takes longer to read than the files.
-const WORTH_READING: u64 = 4096;
-
-/// The record of unchanged files.
-pub(super) struct UnchangedFiles {
-    record: RefCell<UnchangedRecord>,
-    /// The location of the record, or `None` if it is not used.
-    layout: Option<Layout>,
-}
-
-/// The fingerprint of everything that determines the result for a declared file.
-pub(crate) struct Deciding {
-    id: String,
-    fingerprint: Fingerprint,
-    stamp: Option<Stamp>,
-}
-
-impl UnchangedFiles {
-    /// Opens the record if it is worth reading for this number of files.
-    pub(super) fn open(host: &Host, files: usize) -> UnchangedFiles {
-        let layout = if files > 0 { Layout::open(host).ok() } else { None };
-        let is_worth_it = |layout: &Layout| {
-            let stat = layout.record().stat();
-            stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.size <= WORTH_READING * files as u64))
-        };
-        let layout = layout.filter(is_worth_it);
-        let record = layout.as_ref().map_or_else(UnchangedRecord::none, |layout| layout::open(host, layout));
-        UnchangedFiles { record: RefCell::new(record), layout }
-    }
-
-    /// Returns the fingerprint of everything that determines the result for a file, or `None` if this cannot be determined from metadata.
-    /// Must be called before the file is read.
-    ///
-    /// It covers the record of the file, and thereby former owners of the path and other files of the entity.
-    pub(super) fn deciding(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Option<Deciding> {
-        self.layout.as_ref()?;
-        let (definition, host, tracker) = (entity.definition.as_ref()?, inspection.host, &inspection.tracker);
-        let path = tracker.canonical(&entity.path).ok()?;
-        if entity.overlay.is_some() || definition.declares_access() || tracker.is_overlaid(&path) {
-            return None;
-        }
-        let id = entity.id();
-        let stamp = Stamp::of(&tracker.place(&path)).ok()?;
-        let record = inspection.bases.text(&id).ok()??;
-        let source = definition.source.as_ref().map(|_| wanted::content(definition, host)).transpose().ok()?;
-        let owners = wanted::owners(definition, host).ok()?;
-        let decides = (path.as_os_str().as_bytes(), definition, source, owners, record);
-        Some(Deciding { id, fingerprint: Fingerprint::new(&[stamp], &decides), stamp })
-    }
-
-    /// Returns true if the file is recorded as unchanged with this fingerprint.
-    pub(super) fn is_unchanged(&self, deciding: &Deciding) -> bool {
-        self.record.borrow().knows(deciding.id.as_bytes(), deciding.fingerprint)
-    }
-
-    /// Records the file as unchanged, provided that any later change will alter the fingerprint.
-    pub(super) fn found_unchanged(&self, deciding: &Deciding) {
-        let mut record = self.record.borrow_mut();
-        if deciding.stamp.iter().all(|stamp| record.can_rely_on(stamp)) {
-            record.insert(deciding.id.as_bytes(), deciding.fingerprint);
-        }
-    }
-
-    /// Removes a file from the record.
-    pub(super) fn forget(&self, entity: &DeclaredFile) {
-        self.record.borrow_mut().forget(entity.id().as_bytes());
-    }
-
-    /// Writes the record for the next apply.
-    pub(super) fn keep(&self) {
-        if let Some(layout) = &self.layout {
-            layout::keep(&self.record.borrow(), layout);
-        }
-    }
 }

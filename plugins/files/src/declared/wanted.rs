@@ -207,8 +207,15 @@ pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option
     let (directories, below) = source_directories(source, host);
     let place = Tree::open(directories.directory_of(below).map_err(wrong)?)?.place(below).followed()?;
     let Some(mut file) = place.open_if_file()? else {
-        let wrong = if place.exists()? { "is not a file" } else { "does not exist" };
-        return Err(DeclaredError::Never(format!("the source {} {wrong}", place.shown().display())));
+        let shown = place.shown().display().to_string();
+        let places: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+        return Err(DeclaredError::Never(match &*places {
+            _ if place.exists()? => format!("the source {shown} is not a file"),
+            [_, _, ..] if SourceKind::of(Path::new(source)).0 == SourceKind::Relative => {
+                format!("the source {source} does not exist in {}", places.join(" or "))
+            }
+            _ => format!("the source {shown} does not exist"),
+        }));
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| {

@@ -1,7 +1,7 @@
 //! Applies edits. All edits of one file in a set are applied together: the file is read once, and replaced once. The new content is on disk
 //! before it replaces the file in one step, with the same owner and mode.
 
-use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, would_leave};
+use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, validation, would_leave};
 use super::ledger::{Draft, Ledger};
 use super::record::{MadeEdit, Subject, Version};
 use super::{EditDefinition, EditEntity, outcome};
@@ -332,10 +332,4 @@ impl<'a> Executor<'a> {
         };
         self.inspection.host.keep_replaced(&subject.path, before, output);
     }
-}
-
-/// Returns the program that must accept the new content, if the edit names one.
-fn validation(entity: &EditEntity) -> Option<Validation<'_>> {
-    let command = entity.definition.as_ref()?.shared().validate?;
-    Some(Validation { command, sensitive: entity.sensitive, timeout: entity.timeout })
 }

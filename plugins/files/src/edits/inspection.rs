@@ -5,10 +5,13 @@ use super::ledger::{Draft, Ledger};
 use super::outcome::{self, EditError, Outcome};
 use super::record::{CachedFile, EditedFile, FileRecord, MadeEdits, Records, Subject, Version};
 use super::text::Text;
+use crate::overlay::BufferedOutput;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Links, PathError, Stamp, Tree};
 use holo_plugin::origins::Traced;
-use holo_plugin::{FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, ValidationError, Verdict};
+use holo_plugin::{
+    FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError, Verdict,
+};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -115,20 +118,25 @@ impl<'a> Inspection<'a> {
         })
     }
 
-    /// Returns the verdict of a check.
-    pub(super) fn verdict(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Verdict, FileError> {
+    /// Returns the verdict of a check. The validation program is only run if this is the only edit of the file, because an apply runs it
+    /// on the result of all edits.
+    fn verdict(
+        &self,
+        file: &mut EditedFile,
+        entity: &EditEntity,
+        is_only: bool,
+        output: &mut Output<'_>,
+    ) -> Result<Verdict, FileError> {
         let is_missing = file.subject.found.is_none();
         let moves = would_leave(entity, &file.subject.path).is_some();
         let shown = self.shown(&file.subject.path);
+        let path = file.subject.path.clone();
         let (draft, outcome) = self.expected(file, entity)?;
+        let content = outcome.as_ref().filter(|outcome| outcome.changes && is_only).map(|_| draft.text().content());
         draft.roll_back();
         let Some(outcome) = outcome else {
             let ensures_absence = entity.definition.as_ref().is_some_and(super::EditDefinition::is_absence);
-            return Ok(match ensures_absence {
-                true => Verdict::InDesiredState,
-                // Another entity may create it first.
-                false => Verdict::WouldChange(vec![format!("would edit {shown}, which does not exist yet")]),
-            });
+            return if ensures_absence { Ok(Verdict::InDesiredState) } else { Err(FileError::Missing(shown)) };
         };
         if outcome.needs_force {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
@@ -139,6 +147,9 @@ impl<'a> Inspection<'a> {
             } else {
                 Verdict::InDesiredState
             });
+        }
+        if let (Some(validation), Some(content)) = (validation(entity), content) {
+            validation.run(&path, &content, self.host, output).map_err(FileError::Invalid)?;
         }
         let word = match &entity.definition {
             None => "take back the edit of",
@@ -253,13 +264,24 @@ pub(super) fn look<R>(
     Ok(then(&inspection, &mut last_read.insert(cached).file))
 }
 
+/// Returns the program that must accept the new content, if the edit names one.
+pub(super) fn validation(entity: &EditEntity) -> Option<Validation<'_>> {
+    let command = entity.definition.as_ref()?.shared().validate?;
+    Some(Validation { command, sensitive: entity.sensitive, timeout: entity.timeout })
+}
+
 /// The result of checking an edit. Several edits may share an error.
-pub(crate) struct Checked(Result<Verdict, Rc<FileError>>);
+pub(crate) struct Checked {
+    verdict: Result<Verdict, Rc<FileError>>,
+    /// The output of the validation program.
+    said: BufferedOutput,
+}
 
 impl Checked {
     /// Reports the error, if there is one, and returns the verdict.
     pub(crate) fn tell(self, output: &mut Output<'_>) -> Verdict {
-        self.0.unwrap_or_else(|error| match &*error {
+        self.said.repeat(output);
+        self.verdict.unwrap_or_else(|error| match &*error {
             FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
             error => {
                 output.error(format!("skipping target: {error}"));
@@ -273,18 +295,29 @@ impl Checked {
 pub(crate) fn check(host: &Host, entities: &[&EditEntity]) -> Vec<Checked> {
     let inspection = match Inspection::open(host).map_err(Rc::new) {
         Ok(inspection) => inspection,
-        Err(error) => return entities.iter().map(|_| Checked(Err(Rc::clone(&error)))).collect(),
+        Err(error) => {
+            let failed = || Checked { verdict: Err(Rc::clone(&error)), said: BufferedOutput::default() };
+            return entities.iter().map(|_| failed()).collect();
+        }
     };
     let mut files: HashMap<PathBuf, Result<EditedFile, Rc<FileError>>> = HashMap::new();
     let mut paths = CanonicalFiles::default();
-    let mut check = |entity: &EditEntity| {
+    let mut counts: HashMap<&Path, usize> = HashMap::new();
+    entities.iter().for_each(|entity| *counts.entry(entity.path()).or_default() += 1);
+    let mut check = |entity: &EditEntity, output: &mut Output<'_>| {
         let path = paths.of(&entity.path, &inspection).map_err(FileError::from)?;
         let file = files
             .entry(path)
             .or_insert_with_key(|path| inspection.look_at(path).map(EditedFile::from).map_err(Rc::new));
-        Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, entity)?)
+        let is_only = counts.get(entity.path()) == Some(&1);
+        Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, entity, is_only, output)?)
     };
-    entities.iter().map(|entity| Checked(check(entity))).collect()
+    let checked = |entity: &&EditEntity| {
+        let mut said = BufferedOutput::default();
+        let verdict = check(entity, &mut Output::new(&mut said));
+        Checked { verdict, said }
+    };
+    entities.iter().map(checked).collect()
 }
 
 /// A cache of paths without symlinks.

@@ -5,7 +5,7 @@ use crate::overlay::desired::{self};
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::{EvaluationError, Layout};
 use crate::overlay::preparation::{BufferedOutput, Indexed};
-use crate::overlay::provision::is_ours;
+use crate::overlay::provision::{is_ours, validate};
 use crate::overlay::stock::Distribution;
 use crate::overlay::{scan, scrub};
 use holo_change::{Image, Unmanageable};
@@ -26,9 +26,9 @@ impl Checked {
 }
 
 /// Checks many entities. The result is `None` for an entity that involves a program or template, and for all if they cannot be checked
-/// together. With `records`, entities that are recorded as unchanged are not read again.
-pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>], records: bool) -> Vec<Option<Checked>> {
-    let Ok(mut context) = Context::open_to_look(host, records) else {
+/// together.
+pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>]) -> Vec<Option<Checked>> {
+    let Ok(context) = Context::open_to_look(host) else {
         return set.iter().map(|_| None).collect();
     };
     let jobs: Vec<Indexed<'_, '_>> = set.iter().enumerate().collect();
@@ -107,6 +107,10 @@ fn try_check(
     let is_desired = current.equals(&desired.image);
     let before = provisioned.as_ref().unwrap_or(&base);
     let keeps_changes = desired::keeps_changes(entity, before, &current, &desired.image);
+    let validated = match (&is_desired, entity.validation()) {
+        (Ok(false), Some(validation)) => validate(entity, validation, &desired.image, output),
+        _ => Ok(()),
+    };
     desired.clean_up();
     unpatched.into_iter().for_each(|before| drop(before.place.remove()));
     let is_desired = is_desired?;
@@ -118,6 +122,7 @@ fn try_check(
         if !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
+        validated?;
         changes.push(format!("would write {shown}"));
     }
     Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })

@@ -1,9 +1,8 @@
 //! Data that is opened or computed once for a whole set.
 
-use crate::overlay::layout::{Layout, keep, open};
+use crate::overlay::layout::Layout;
 use crate::overlay::scan;
 use crate::overlay::stock::Distribution;
-use holo_change::UnchangedRecord;
 use holo_change::error::Result;
 use holo_change::image_store::Recovery;
 use holo_plugin::{Host, Output, Silence};
@@ -15,7 +14,6 @@ pub(crate) struct Context<'a> {
     pub(crate) host: &'a Host,
     pub(crate) layout: Layout,
     pub(crate) distribution: Distribution,
-    pub(crate) record: UnchangedRecord,
     pub(super) recovery: Recovery,
     pub(super) threads: usize,
     /// True if a process could write to a base that could not be copied.
@@ -25,29 +23,25 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn open(host: &'a Host, records: bool) -> Result<Context<'a>> {
+    pub(crate) fn open(host: &'a Host) -> Result<Context<'a>> {
         let layout = Layout::open(host)?;
         let held = layout.images.hold()?;
         let recovery = Recovery::begin(&layout.images, host.locations(), || targets(host))?;
-        Ok(Context { _held: Some(held), ..Context::new(host, layout, recovery, records) })
+        Ok(Context { _held: Some(held), ..Context::new(host, layout, recovery) })
     }
 
     /// Opens the context for a check, which neither recovers nor changes anything.
-    pub(crate) fn open_to_look(host: &'a Host, records: bool) -> Result<Context<'a>> {
+    pub(crate) fn open_to_look(host: &'a Host) -> Result<Context<'a>> {
         let layout = Layout::open(host)?;
         let recovery = Recovery::look(&layout.images)?;
-        Ok(Context::new(host, layout, recovery, records))
+        Ok(Context::new(host, layout, recovery))
     }
 
-    fn new(host: &'a Host, layout: Layout, recovery: Recovery, records: bool) -> Context<'a> {
+    fn new(host: &'a Host, layout: Layout, recovery: Recovery) -> Context<'a> {
         let distribution = Distribution::of(host.system().os_release());
-        let mut record = if records { open(host, &layout) } else { UnchangedRecord::none() };
-        if recovery.was_needed() {
-            record.distrust();
-        }
         let threads = host.jobs();
         let layout = if recovery.was_needed() { layout } else { layout.with_threads(threads) };
-        Context { host, threads, layout, distribution, record, recovery, has_shared_bases: false, _held: None }
+        Context { host, threads, layout, distribution, recovery, has_shared_bases: false, _held: None }
     }
 
     /// Returns true if changes may be committed while others are prepared. After a killed apply they must be sequential, because the same
@@ -63,7 +57,6 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn close(&self) {
-        keep(&self.record, &self.layout);
         // As long as the directory exists, the next apply checks whether a recovery is needed.
         let images = &self.layout.images;
         let is_in_order = !self.recovery.was_needed() || !images.has_records_without_base(self.host.locations());

@@ -3,7 +3,6 @@
 use crate::overlay::entity::{Kind, Resource};
 use crate::overlay::scan::DIRECTORIES;
 use crate::overlay::stock::Distribution;
-use bstr::ByteSlice;
 use holo_change::image_store::BASE;
 use holo_plugin::definitions::ResourceFile;
 use holo_plugin::{Diagnosis, Host, Level};
@@ -17,8 +16,6 @@ use walkdir::WalkDir;
 const STOCK: [&str; 6] = [".pacnew", ".apk-new", ".dpkg-dist", ".dpkg-new", ".ucf-dist", ".rpmnew"];
 /// The suffix of the temporary file that replaces a target.
 const TEMPORARY: &str = ".holonew";
-/// The suffixes of definition files.
-const DEFINITIONS: [&str; 2] = [".toml", ".toml.jinja"];
 /// The directory in which package managers protect configuration files.
 const CONFIGURATION: &str = "/etc";
 
@@ -27,10 +24,9 @@ pub(crate) fn diagnose(host: &Host) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = distribution(host).into_iter().collect();
     let resources = host.resources().walk().unwrap_or_default();
     found.extend(resources.iter().filter_map(|file| resource(file, host)));
-    found.extend(without_disambiguator(&resources));
     found.extend(beside_targets(host));
     if found.is_empty() {
-        found.push(Diagnosis::new(Level::Ok, "no new stock files, and all resource files are used", ""));
+        found.push(Diagnosis::new(Level::Ok, "no new stock files were found", ""));
     }
     found
 }
@@ -71,23 +67,6 @@ fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
         let title = format!("{shown} is a holoscript that cannot be executed");
         Diagnosis::new(Level::Error, title, format!("chmod +x {shown}"))
     })
-}
-
-/// Diagnoses files next to definition files that are not their sources.
-fn without_disambiguator(resources: &[ResourceFile]) -> Vec<Diagnosis> {
-    let name = |file: &ResourceFile| file.below.as_os_str().as_bytes().to_vec();
-    let is_definition = |file: &&&ResourceFile| DEFINITIONS.iter().any(|suffix| name(file).ends_with_str(suffix));
-    let beside: Vec<&ResourceFile> = resources.iter().filter(|file| file.below.components().count() == 1).collect();
-    let definitions = beside.iter().filter(is_definition).filter_map(|file| fs::read(&file.path).ok());
-    let definitions: Vec<Vec<u8>> = definitions.collect();
-    let is_source = |file: &&&ResourceFile| definitions.iter().any(|text| text.contains_str(name(file)));
-    let unread = beside.iter().filter(|file| !is_definition(file) && !is_source(file));
-    let diagnosis = |file: &&ResourceFile| {
-        let title =
-            format!("{} is not used: it is in no disambiguator, and no definition refers to it", file.path.display());
-        Diagnosis::new(Level::Warning, title, "move it to where it is to be laid over something: 10-NAME/PATH")
-    };
-    unread.map(diagnosis).collect()
 }
 
 /// Diagnoses leftovers of package managers and killed applies.

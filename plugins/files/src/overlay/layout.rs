@@ -4,14 +4,11 @@ use crate::overlay::entity::{FileEntity, Resource};
 use holo_change::error::{PathError, Result};
 use holo_change::image_store::{ImageStore, path_digest};
 use holo_change::tracked::{EditedFiles, Unmanaged};
-use holo_change::{Content, Image, PathHandle, Tree, UnchangedRecord, Unmanageable};
+use holo_change::{Content, Image, PathHandle, Tree, Unmanageable};
 use holo_plugin::Host;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The file name of the record of unchanged files.
-const RECORD: &str = ".unchanged";
 
 /// The directories of the plugin, opened.
 #[derive(Debug)]
@@ -47,11 +44,6 @@ impl Layout {
         Layout { images: self.images.with_threads(threads), ..self }
     }
 
-    /// Returns the handle of the record of unchanged files.
-    pub(crate) fn record(&self) -> PathHandle {
-        self.images.state(Path::new(RECORD))
-    }
-
     /// Returns the handle of a resource file.
     pub(crate) fn resource(&self, resource: &Resource) -> PathHandle {
         self.resources.get(resource.directory).unwrap_or(&self.cache).place(&resource.path)
@@ -67,20 +59,6 @@ impl Layout {
         holo_change::Store::forget_directories(&self.images);
         self.resources.iter().chain([&self.cache]).for_each(|tree| tree.forget());
     }
-}
-
-/// Reads the record, unless the user requested to read everything.
-pub(crate) fn open(host: &Host, layout: &Layout) -> UnchangedRecord {
-    let mut record = UnchangedRecord::open(&layout.record());
-    if host.verifies() {
-        record.distrust();
-    }
-    record
-}
-
-/// Writes the record of this apply.
-pub(crate) fn keep(record: &UnchangedRecord, layout: &Layout) {
-    record.keep(&layout.record(), &layout.images.staged("unchanged"));
 }
 
 /// Why the desired image of a target cannot be determined. Contains the complete message.

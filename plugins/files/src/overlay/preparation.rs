@@ -4,10 +4,9 @@ use crate::overlay::change::{Change, FAILED};
 use crate::overlay::context::Context;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
-use crate::overlay::provision::{self, Unchanged};
+use crate::overlay::provision;
 use crate::overlay::scrub;
 use holo_plugin::{Job, Output, SetAnswers, Sink, Stream};
-use std::os::unix::ffi::OsStrExt;
 
 /// A job with the index of its entity in the set.
 pub(crate) type Indexed<'a, 'e> = (usize, &'a Job<'e, FileEntity>);
@@ -53,19 +52,12 @@ impl Sink for BufferedOutput {
 
 impl Context<'_> {
     /// Returns for each entity whether it is known to need no change.
-    pub(crate) fn find_unchanged(&mut self, jobs: &[Indexed<'_, '_>]) -> Vec<bool> {
+    pub(crate) fn find_unchanged(&self, jobs: &[Indexed<'_, '_>]) -> Vec<bool> {
         if self.recovery.was_needed() {
             // The change that a killed apply had begun has to be recovered first.
             return vec![false; jobs.len()];
         }
-        let find = |&(_, job): &Indexed<'_, '_>, layout: &Layout| provision::find_unchanged(job.entity, layout, self);
-        let seen: Vec<Option<Unchanged>> = self.in_shares(jobs, find);
-        for ((_, job), unchanged) in jobs.iter().zip(&seen) {
-            if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
-                self.record.insert(job.entity.path.as_os_str().as_bytes(), state);
-            }
-        }
-        seen.iter().map(Option::is_some).collect()
+        self.in_shares(jobs, |&(_, job), layout| provision::is_unchanged(job.entity, layout, &self.distribution))
     }
 
     /// Calls `work` for each item in several threads, and returns the results in order.
@@ -90,11 +82,10 @@ impl Context<'_> {
     }
 
     /// Begins many entities and prepares their changes.
-    pub(crate) fn prepare_many(&mut self, jobs: &[Indexed<'_, '_>], answers: &mut dyn SetAnswers) -> Vec<Prepared> {
+    pub(crate) fn prepare_many(&self, jobs: &[Indexed<'_, '_>], answers: &mut dyn SetAnswers) -> Vec<Prepared> {
         answers.hold_back();
-        for (index, job) in jobs {
+        for (index, _) in jobs {
             answers.begin(*index);
-            self.record.forget(job.entity.path.as_os_str().as_bytes());
         }
         answers.flush();
         let prepare = |&(index, job): &Indexed<'_, '_>, layout: &Layout| {
@@ -109,8 +100,7 @@ impl Context<'_> {
     }
 
     /// Prepares the change of one entity.
-    pub(crate) fn prepare(&mut self, (index, job): Indexed<'_, '_>, output: &mut Output<'_>) -> Change {
-        self.record.forget(job.entity.path.as_os_str().as_bytes());
+    pub(crate) fn prepare(&self, (index, job): Indexed<'_, '_>, output: &mut Output<'_>) -> Change {
         self.prepare_in(index, job, &self.layout, output)
     }
 

@@ -1,27 +1,20 @@
 //! Provisions the target of an entity with resource files.
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
-use crate::overlay::context::Context;
 use crate::overlay::entity::{FileEntity, Kind};
 use crate::overlay::layout::{EvaluationError, Layout, read};
 use crate::overlay::stock::{Distribution, Stock};
 use crate::overlay::{desired, scan};
-use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
+use holo_change::{Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence, Validation, ValidationError};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-/// The result for an entity that needs no change.
-#[derive(Debug)]
-pub(crate) struct Unchanged {
-    /// The fingerprint to record, unless it is already recorded or would not be reliable.
-    pub(crate) news: Option<Fingerprint>,
+/// Returns true if the entity certainly needs no change. Neither changes nor prints anything. All other cases, including errors, are left to
+/// [`prepare`].
+pub(crate) fn is_unchanged(entity: &FileEntity, layout: &Layout, distribution: &Distribution) -> bool {
+    find_unchanged(entity, layout, distribution).unwrap_or(false)
 }
 
-/// Returns `Some` if the entity needs no change. Neither changes nor prints anything. All other cases, including errors, are left to
-/// [`prepare`].
-pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
-    let Context { distribution, record, .. } = context;
+fn find_unchanged(entity: &FileEntity, layout: &Layout, distribution: &Distribution) -> Option<bool> {
     // The output of a program is unknown until it has run.
     let deciding = entity.deciding_resources()?;
     let target = layout.images.target(&entity.path);
@@ -38,20 +31,15 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
     for place in &wanted {
         stamps.push(stamp(place)?);
     }
-    let paths: Vec<&Path> = deciding.iter().map(|resource| resource.path.as_path()).collect();
-    let state = Fingerprint::new(&stamps.iter().copied().map(Some).collect::<Vec<_>>(), &paths);
-    if record.knows(entity.path.as_os_str().as_bytes(), state) {
-        return Some(Unchanged { news: None });
-    }
     let places = [&target, &base, &provisioned].into_iter().chain(&wanted);
     let images = stamps.iter().zip(places).map(|(stamp, place)| stamp.image(place).ok()).collect::<Option<Vec<_>>>()?;
     let (first, wanted) = images.split_first_chunk::<3>()?;
     let [current, base, provisioned] = first;
-    let is_unchanged = match wanted {
+    Some(match wanted {
         [wanted] if deciding.first()?.kind == Kind::Plain => {
             desired::laid_over(base, wanted.content.clone()).equals_all(&[current, provisioned]).ok()?
         }
-        // Fingerprints do not cover the targets of symlinks.
+        // A patch that is a symlink is followed.
         patched if patched.iter().any(Image::is_symlink) => return None,
         _ => {
             let desired = desired::evaluate(entity, base, layout, &mut Output::new(&mut Silence)).ok()?;
@@ -59,9 +47,7 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
             desired.clean_up();
             is_unchanged.ok()?
         }
-    };
-    let is_reliable = stamps.iter().all(|stamp| record.can_rely_on(stamp));
-    is_unchanged.then_some(Unchanged { news: is_reliable.then_some(state) })
+    })
 }
 
 /// Prepares the change of an entity. Prints errors; even after an error, the base is kept.
@@ -189,7 +175,7 @@ fn try_prepare(
 }
 
 /// Runs the validation program on the desired content.
-fn validate(
+pub(super) fn validate(
     entity: &FileEntity,
     validation: Validation<'_>,
     desired: &Image,

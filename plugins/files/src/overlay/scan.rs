@@ -138,6 +138,17 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     Ok(is_known.then(|| orphan(path, &shared, &layout, output)))
 }
 
+/// Returns the directories of bases. `None` if they cannot be listed.
+pub(crate) fn base_directories(host: &Host) -> Option<Vec<PathBuf>> {
+    let base = host.state_dir().join(BASE);
+    if !base.exists() {
+        return Some(vec![base]);
+    }
+    let entries: Vec<DirEntry> = WalkDir::new(base).into_iter().collect::<Result<_, _>>().ok()?;
+    let directories = entries.into_iter().filter(|entry| entry.file_type().is_dir());
+    Some(directories.map(DirEntry::into_path).collect())
+}
+
 fn path_of(id: &BStr) -> Option<PathBuf> {
     let path = id.strip_prefix(PREFIX)?.to_path().ok()?;
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));

@@ -45,7 +45,7 @@ impl Distribution {
     }
 
     /// Returns the suffixes of saved targets, if the package manager uses one, and of new stock files.
-    fn suffixes(&self) -> &'static [&'static str] {
+    pub(super) fn suffixes(&self) -> &'static [&'static str] {
         match self {
             Distribution::Arch => &[".pacnew"],
             Distribution::Alpine => &[".apk-new"],

@@ -1,10 +1,9 @@
-//! Entities that are recorded as unchanged are not read, and every change is noticed: each kind of change is a case. A random walk through
-//! all of them compares applies with and without the record.
+//! Overlays whose witnesses are unchanged are not read, and every change is noticed: each kind of change is a case. A random walk through
+//! all of them compares applies that remember with applies that read everything.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of, write_script};
 use libtest_mimic::Trial;
-use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ pub(super) const WANTED: &str = "what's wanted\n";
 /// Has the same size as the desired content.
 pub(super) const EDITED: &str = "edited by me.\n";
 
-pub(super) const RECORD: &str = "var/lib/holo/files/.unchanged";
+const DATABASE: &str = "var/lib/holo/state.db";
 pub(super) const TARGET: &str = "etc/motd";
 const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
@@ -31,11 +30,10 @@ pub(super) type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
     const STRACE: &[Need] = &[Need::Program("strace")];
-    let cases: [Case; 30] = [
+    let cases: [Case; 21] = [
         ("a check does not read what is known to be unchanged", STRACE, checked),
         ("known entities are not read, and nothing is written", STRACE, known),
-        ("--verify reads everything, and keeps the record", STRACE, verified),
-        ("entities that are applied one by one are all known", STRACE, one_by_one),
+        ("--verify reads everything", STRACE, verified),
         ("an edit within the same tick is noticed", &[], same_tick),
         ("an edit is noticed though size and time are as before", &[], restored_time),
         ("another file in the target's place is noticed", &[], replaced),
@@ -52,20 +50,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("new stock files are noticed", &[], stock_files),
         ("the leftovers of an interrupted apply disable the shortcut", STRACE, interrupted),
         ("a copied machine is read", STRACE, copied),
-        ("a damaged record is ignored", STRACE, damaged),
-        ("a record of another version is ignored", STRACE, other_version),
-        ("a record from the future is ignored: the clock was set back", STRACE, clock_set_back),
         ("a file from the future is not relied on", STRACE, future_file),
         ("a file that was changed just now is not relied on", STRACE, changed_just_now),
-        ("a record that cannot be written harms nothing", &[], cannot_be_written),
-        ("a kill or a full disk while it is written harms nothing", STRACE, disturbed),
-        ("the record goes with the last entity", &[], last_entity),
-        ("in test mode there is a record only where it is asked for", &[], test_mode),
-        ("version 3 has no record", &[], version_3),
     ];
     let mut trials: Vec<_> = cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect();
     for seed in 1..=3 {
-        let name = format!("whatever happens, all ends as without a record ({seed})");
+        let name = format!("whatever happens, all ends as with --verify ({seed})");
         trials.push(trial_of(&name, &[], move || random_walk(seed)));
     }
     trials
@@ -76,7 +66,7 @@ fn prepared() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
         .plugin("files")
-        .env("HOLO_FILES_RECORD", "1")
+        .env("HOLO_HISTORY", "1")
         .file("etc/os-release", "ID=debian\n")
         .file(TARGET, STOCK)
         .file("etc/issue", STOCK)
@@ -89,13 +79,12 @@ pub(super) fn settle() {
     sleep(Duration::from_millis(3100));
 }
 
-/// Returns a root whose entities are recorded as unchanged.
+/// Returns a root whose entities are known to be unchanged.
 fn settled() -> ScratchRoot {
     let root = prepared();
     assert!(root.holo(&["apply"]).success());
     settle();
     unchanged(&root);
-    assert!(root.exists(RECORD));
     root
 }
 
@@ -168,11 +157,8 @@ fn script(root: &ScratchRoot, path: &str, text: &str) {
 
 fn known() {
     let root = settled();
-    let identity = || fs::metadata(root.join(RECORD)).map(|record| (record.ino(), record.ctime_nsec())).unwrap();
-    let before = identity();
     assert!(!reads(&root));
     assert!(!reads(&root));
-    assert_eq!(identity(), before, "a run that has learned nothing has written the record");
     assert!(!root.exists("var/lib/holo/files/.staged"));
 }
 
@@ -191,31 +177,13 @@ fn checked() {
 
 fn verified() {
     let root = settled();
-    let before = root.read(RECORD);
     assert!(reads_with(&root, "HOLO_VERIFY=1"));
-    assert_eq!(root.read(RECORD), before);
     assert!(!reads(&root));
-    // The content is read in spite of the record.
+    // The content is read in spite of the same stamp.
     overwrite(&root.join(TARGET), EDITED);
     let run = root.run("env", &["HOLO_VERIFY=1", built("holo").to_str().unwrap(), "apply"]);
     assert_eq!(run.status, Some(1), "{run}");
     refused(&root);
-}
-
-fn one_by_one() {
-    let root = prepared();
-    assert!(root.holo(&["apply"]).success());
-    settle();
-    for entity in ["file:/etc/motd", "file:/etc/issue"] {
-        assert!(root.holo(&["apply", entity]).success());
-    }
-    assert!(!reads(&root));
-    assert_eq!(root.read(RECORD).len(), record_size(2));
-}
-
-/// Returns the size of the record: header, time, checksum, and two digests per entity.
-fn record_size(entities: usize) -> usize {
-    36 + 8 + 32 + entities * 32
 }
 
 fn same_tick() {
@@ -277,7 +245,6 @@ fn other_symlink() {
     assert!(root.holo(&["apply"]).success());
     settle();
     unchanged(&root);
-    assert_eq!(root.read(RECORD).len(), record_size(2));
     // The target of a symlink is not its content.
     fs::remove_file(root.join(TARGET)).unwrap();
     symlink("shell", root.join(TARGET)).unwrap();
@@ -372,7 +339,6 @@ fn scripts() {
     unchanged(&root);
     unchanged(&root);
     assert_eq!(root.read("runs").lines().count(), 3);
-    assert_eq!(root.read(RECORD).len(), record_size(1), "only the other entity is known");
     // Its output depends on more than a record could cover.
     script(&root, &path, "cat $HOLO_ROOT_DIR/etc/input");
     root.write("etc/input", "one\n");
@@ -411,69 +377,12 @@ fn interrupted() {
 
 fn copied() {
     let root = settled();
-    let copy = ScratchRoot::new().binary(built("holo")).env("HOLO_FILES_RECORD", "1");
+    let copy = ScratchRoot::new().binary(built("holo")).env("HOLO_HISTORY", "1");
     let all = |root: &ScratchRoot| format!("{}/.", root.path().display());
     assert!(root.run("cp", &["-a", &all(&root), &all(&copy)]).success());
-    assert!(copy.exists(RECORD) && reads(&copy));
+    assert!(reads(&copy));
     overwrite(&copy.join(TARGET), EDITED);
     refused(&copy);
-}
-
-/// Asserts that invalid content of the record is ignored, does no harm, and is replaced with a valid record.
-#[track_caller]
-fn is_no_record(root: &ScratchRoot, content: Option<&[u8]>) {
-    match content {
-        Some(content) => root.write(RECORD, content),
-        None => fs::remove_file(root.join(RECORD)).unwrap(),
-    }
-    assert!(reads(root), "this was believed: {:?}", content.map(BString::from));
-    assert_eq!(root.read(RECORD).len(), record_size(2));
-    assert!(!reads(root));
-}
-
-fn damaged() {
-    let root = settled();
-    let whole = root.read(RECORD);
-    is_no_record(&root, None);
-    for length in [0, 1, 36, 44, 76, 100, whole.len() - 1] {
-        is_no_record(&root, Some(&whole[..length]));
-    }
-    for place in [0, 35, 36, 44, 60, whole.len() - 1] {
-        let mut flipped = whole.clone();
-        flipped[place] ^= 0x10;
-        is_no_record(&root, Some(&flipped));
-    }
-    is_no_record(&root, Some(&vec![0; whole.len()]));
-    is_no_record(&root, Some(&[&whole[..], b"\n"].concat()));
-}
-
-/// Returns a modified record with a valid checksum.
-fn resealed(record: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
-    let mut content = record[..record.len() - 32].to_vec();
-    change(&mut content);
-    let checksum = Sha256::digest(&content);
-    [&content[..], &checksum[..]].concat()
-}
-
-fn other_version() {
-    let root = settled();
-    let record = root.read(RECORD);
-    let same = resealed(&record, |_| {});
-    assert_eq!(record, same);
-    is_no_record(&root, Some(&resealed(&record, |content| content[34] += 1)));
-}
-
-fn clock_set_back() {
-    let root = settled();
-    let made = |time: SystemTime| {
-        let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        resealed(&root.read(RECORD), |content| content[36..44].copy_from_slice(&seconds.to_le_bytes()))
-    };
-    let now = SystemTime::now();
-    root.write(RECORD, made(now - Duration::from_secs(1_000_000)));
-    assert!(!reads(&root));
-    is_no_record(&root, Some(&made(now + Duration::from_secs(1_000_000))));
-    is_no_record(&root, Some(&resealed(&root.read(RECORD), |content| content[36..44].fill(0xff))));
 }
 
 fn future_file() {
@@ -499,98 +408,6 @@ fn changed_just_now() {
     settle();
     assert!(reads(&root));
     assert!(!reads(&root));
-}
-
-fn cannot_be_written() {
-    let root = settled();
-    fs::remove_file(root.join(RECORD)).unwrap();
-    fs::create_dir(root.join(RECORD)).unwrap();
-    unchanged(&root);
-    assert!(!root.exists("var/lib/holo/files/.staged"));
-    overwrite(&root.join(TARGET), EDITED);
-    refused(&root);
-}
-
-/// The system calls that write a record.
-const CALLS: [&str; 5] = ["mkdirat", "openat", "write", "renameat", "unlinkat"];
-
-fn disturbed() {
-    let plugin = built("holo-files");
-    // The session that takes over from a killed one is not disturbed.
-    let wrapper = format!(
-        r#"#!/bin/sh
-if [ $1 = session ] && [ -e plugin/strace ]; then
-    arguments=$(cat plugin/strace)
-    rm plugin/strace
-    exec strace $arguments {0} "$@"
-fi
-exec {0} "$@"
-"#,
-        plugin.display()
-    );
-    let root = settled().script("plugin/holo-files", wrapper).holorc("plugin files=plugin/holo-files\n");
-    let expected = tree(&root);
-    for disturbance in ["signal=SIGKILL", "error=ENOSPC"] {
-        let mut disturbances = 0;
-        for call in CALLS {
-            for number in 1.. {
-                fs::remove_file(root.join(RECORD)).unwrap_or_default();
-                let inject = format!("inject={call}:{disturbance}:when={number}");
-                root.write("plugin/strace", format!("-f -qq -o plugin/log -e trace={call} -e {inject}"));
-                let run = root.holo(&["apply"]);
-                assert!(!run.stderr.contains_str("panicked"), "{inject}: {run}");
-                let log = root.read("plugin/log");
-                fs::remove_file(root.join("plugin/log")).unwrap();
-                let record = fs::read(root.join(RECORD)).ok();
-                assert!(record.is_none_or(|record| record == resealed(&record, |_| {})), "{inject}: it is torn");
-                unchanged(&root);
-                assert!(tree(&root) == expected, "{inject}: {}", tree(&root));
-                if !log.contains_str("killed by SIGKILL") && !log.contains_str("(INJECTED)") {
-                    break;
-                }
-                disturbances += 1;
-            }
-        }
-        assert!(disturbances > 10, "only {disturbances}: the test does not test what it says");
-    }
-    unchanged(&root);
-    assert!(!reads(&root));
-}
-
-fn last_entity() {
-    let root = settled();
-    assert_eq!(root.read(RECORD).len(), record_size(2));
-    fs::remove_file(root.join(RESOURCE)).unwrap();
-    assert!(root.holo(&["apply"]).success());
-    assert_eq!(root.read(RECORD).len(), record_size(1));
-    fs::remove_file(root.join(OTHER_RESOURCE)).unwrap();
-    assert!(root.holo(&["apply"]).success());
-    assert!(!root.exists(RECORD) && root.read(TARGET) == STOCK);
-}
-
-fn test_mode() {
-    for value in [None, Some("0")] {
-        let mut root = prepared().env("HOLO_FILES_RECORD", value.unwrap_or_default());
-        assert!(root.holo(&["apply"]).success());
-        settle();
-        unchanged(&root);
-        assert!(!root.exists(RECORD));
-        root = root.env("HOLO_FILES_RECORD", "1");
-        unchanged(&root);
-        assert!(root.exists(RECORD));
-    }
-}
-
-fn version_3() {
-    let plugin = built("holo-files");
-    let info = "MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n";
-    let wrapper =
-        format!("#!/bin/sh\nif [ $1 = info ]; then printf '{info}'; else exec {} \"$@\"; fi\n", plugin.display());
-    let root = prepared().script("plugin/holo-files", wrapper).holorc("plugin files=plugin/holo-files\n");
-    assert!(root.holo(&["apply"]).success());
-    settle();
-    unchanged(&root);
-    assert!(!root.exists(RECORD));
 }
 
 /// Pseudo-random numbers from a fixed seed (xorshift).
@@ -621,7 +438,6 @@ fn random_walk(seed: u64) {
         }
         root
     });
-    let mut most_known = 0;
     for round in 0..40 {
         let edits = numbers.below(4);
         let mut edits_made = Vec::new();
@@ -649,20 +465,17 @@ fn random_walk(seed: u64) {
             without.2,
             without.3
         );
-        let known = fs::metadata(roots[0].join(RECORD)).map_or(0, |record| record.len());
-        most_known = most_known.max(known);
         sleep(Duration::from_millis(numbers.one_of(&[0, 0, 100, 700, 1500])));
     }
-    assert!(most_known >= record_size(ENTITIES / 2) as u64, "hardly anything was ever known");
 }
 
 const ENTITIES: usize = 12;
 
-/// Returns the tree without the record, which differs.
+/// Returns the tree without the state database, which differs.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = format!("{}\n", "-".repeat(40));
-    let kept = dump.split_str(&end).filter(|section| !section.contains_str(format!("./{RECORD}\n")));
+    let kept = dump.split_str(&end).filter(|section| !section.contains_str(format!("./{DATABASE}")));
     kept.collect::<Vec<_>>().join(end.as_bytes()).into()
 }
 
@@ -703,10 +516,11 @@ fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
                 }
             })
         }
-        _ => change(&root.join(RECORD), |record| {
-            let bytes = fs::read(record).unwrap();
-            fs::write(record, &bytes[..bytes.len() - content.len().min(bytes.len())]).unwrap();
-        }),
+        // Nothing is remembered any more.
+        _ => ["", "-wal", "-shm"]
+            .map(|suffix| fs::remove_file(root.join(format!("{DATABASE}{suffix}"))))
+            .iter()
+            .all(Result::is_ok),
     };
     let done = if done { "" } else { " (nothing there)" };
     format!("{what} {} {} {} {content:?}{done}", file.display(), resource.display(), image.display())

@@ -285,7 +285,8 @@ fn configuration(root: &Path) -> String {
 const FORMAT: &str =
     "--showformat=${db:Status-Status}\\t${Package}\\t${Essential}\\t${Priority}\\t${Pre-Depends}, ${Depends}\\n";
 
-/// The names of packages of the base system.
+/// The names of packages that every system has, or that others of the usual system depend on. Packages of priority important are not among
+/// them unless they are dependencies: smaller systems, such as those of containers, lack them.
 #[derive(Debug, Default)]
 struct Base<'t>(BTreeSet<&'t str>);
 
@@ -293,7 +294,7 @@ impl<'t> Base<'t> {
     /// Parses the output of dpkg-query in this format.
     fn read(text: &'t str) -> Base<'t> {
         let mut dependencies: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut pending: Vec<&str> = Vec::new();
+        let (mut pending, mut important) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
             let [status, name, essential, priority, depends] = fields[..] else { continue };
@@ -301,10 +302,14 @@ impl<'t> Base<'t> {
                 continue;
             }
             dependencies.insert(name, depends);
-            if essential == "yes" || ["required", "important"].contains(&priority) {
-                pending.push(name);
+            match priority {
+                _ if essential == "yes" => pending.push(name),
+                "required" => pending.push(name),
+                "important" => important.push(depends),
+                _ => {}
             }
         }
+        pending.extend(important.into_iter().flat_map(first_choices));
         let mut base = BTreeSet::new();
         while let Some(name) = pending.pop() {
             let Some(depends) = dependencies.get(name) else { continue };
@@ -343,10 +348,10 @@ mod base_tests {
                           config-files\tbusybox\t\trequired\tnginx\n";
 
     #[test]
-    fn base_has_required_packages_and_their_dependencies() {
+    fn base_has_required_packages_and_dependencies() {
         let base = Base::read(SYSTEM);
         let all: Vec<&str> = base.0.iter().copied().collect();
-        assert_eq!(all, ["cron", "cron-daemon-common", "dpkg", "libc6", "libgcc-s1"]);
+        assert_eq!(all, ["cron-daemon-common", "dpkg", "libc6", "libgcc-s1"]);
         assert!(!base.contains("nginx") && !base.contains("ed") && !base.contains("postfix"));
     }
 

@@ -47,7 +47,8 @@ fn waits(root: &ScratchRoot, locked_for: &dyn Fn(u32) -> String, words: &str) {
     must(root, "while kill -0 $(cat $R/other) 2>/dev/null; do sleep 0.1; done");
     must(root, &locked_for(600));
     let run = apply(root, &["bar timeout=\"2s\"", "baz", "foo", "old ensure=\"absent\""], &[], 1);
-    must(root, "kill $(cat $R/other)");
+    // With its children.
+    must(root, "kill -- -$(cat $R/other)");
     assert!(run.stderr_lossy().contains(words), "{run}");
     assert_eq!(changes_of(&run), [""; 0], "{run}");
 }
@@ -58,20 +59,23 @@ fn dnf_at_work(root: &ScratchRoot, _: Manager) {
         let locked = |seconds: u32| held("$R/var/lib/dnf/system-repo.lock", seconds);
         return waits(root, &locked, "!! dnf: ");
     }
-    let locked = |seconds: u32| {
-        format!(
-            "setsid sh -c 'sleep {seconds}; rm $R/var/cache/dnf/metadata_lock.pid' >/dev/null 2>&1 & \
-             echo $! | tee $R/other >$R/var/cache/dnf/metadata_lock.pid"
-        )
-    };
-    waits(root, &locked, "metadata already locked by ");
+    let path = "$R/var/cache/dnf/metadata_lock.pid";
+    waits(root, &|seconds| held_by_pid(path, seconds), "metadata already locked by ");
 }
 
 /// The lock of zypper is a file with a process ID.
 fn zypper_at_work(root: &ScratchRoot, _: Manager) {
-    let locked =
-        |seconds: u32| format!("setsid sleep {seconds} >/dev/null 2>&1 & echo $! | tee $R/other >$R/run/zypp.pid");
-    waits(root, &locked, "System management is locked by the application with pid");
+    let words = "System management is locked by the application with pid";
+    waits(root, &|seconds| held_by_pid("$R/run/zypp.pid", seconds), words);
+}
+
+/// Returns a script that holds a lock for some seconds by writing a process ID to a file. The process writes it itself,
+/// when it has left the session of the script and so is not killed with it.
+fn held_by_pid(path: &str, seconds: u32) -> String {
+    format!(
+        "rm -f $R/other; setsid sh -c 'echo $$ >{path}; echo $$ >$R/.other; mv $R/.other $R/other; sleep {seconds}; rm {path}' \
+         >/dev/null 2>&1 & until test -e $R/other; do sleep 0.1; done"
+    )
 }
 
 /// The lock of RPM is an fcntl lock.

@@ -3,7 +3,7 @@
 use super::{Executor, Remembrance, Work, is_known_sensitive};
 use crate::error::{Result, ScaffoldError, of_change};
 use crate::plan::{Change, Plan};
-use crate::record::{Known, Record};
+use crate::record::Record;
 use crate::source::Item;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};
@@ -15,18 +15,16 @@ impl Executor<'_> {
     /// Provisions the target.
     pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
-        let known = work.entity.together.known(self.host);
-        known.note_applied();
-        let plan = self.plan(work, &remembered.base, known, true)?;
+        let plan = self.plan(work, &remembered.base, true)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
         if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
+            work.entity.settle(&plan, &remembered.base);
             return Ok(Applied::Unchanged);
         }
         self.validate(work, &plan, &remembered.base, output)?;
-        known.forget(plan.changes.keys().chain(&plan.restore).chain(&plan.clear));
         let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
         let changed = plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms);
@@ -43,7 +41,7 @@ impl Executor<'_> {
         }
         self.call_programs(work, &plan, &mut remembered, output)?;
         // A second plan must be empty.
-        let left = self.plan(work, &remembered.base, &Known::nothing(), true)?;
+        let left = self.plan(work, &remembered.base, true)?;
         if !left.is_empty() {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
             return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));

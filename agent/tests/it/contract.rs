@@ -1,0 +1,120 @@
+//! Tests of what events say. The harness validates each line against the schema.
+
+use crate::faults::{process, root_with_steps};
+use crate::harness::{Agent, events, program, root};
+use holo_process::Program;
+use holo_testing::binaries::built;
+use holo_testing::{ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let case = |name, case: fn()| trial_of(name, &[], case);
+    vec![
+        case("an error in a definition is an event with file and line, until the file changes", definition_errors),
+        case("a failure has the same kind and the plugin's reason in a run and in the watch", failures),
+        case("a lock that is held makes a run busy, and its holder is named", busy),
+        case("a storm is one event with a count and a sample", storm),
+    ]
+}
+
+/// Returns the events of a kind.
+fn of_kind(root: &ScratchRoot, kind: &str) -> Vec<Value> {
+    events(root).into_iter().filter(|event| event["kind"] == kind).collect()
+}
+
+fn run_now(root: &ScratchRoot) -> String {
+    let output = program(root, &["run-now", "--wait"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn definition_errors() {
+    let root = root("watch = false\n");
+    let mut agent = Agent::start(&root);
+    agent.until_said("changed: 1 entity");
+    let file = root.join("usr/share/holo/files/app.toml");
+    let broken = "[[file]]\npath = \"/srv/app/conf\"\nconten = \"\"\n";
+    fs::write(&file, broken).unwrap();
+    let said = run_now(&root);
+    assert!(
+        said.contains(" failed: ") && said.contains("app.toml:3: file:/srv/app/conf: conten: unknown key"),
+        "{said}"
+    );
+    run_now(&root);
+    let errors = of_kind(&root, "definition_error");
+    assert_eq!((errors.len(), &errors[0]["line"]), (1, &3.into()), "{errors:?}");
+    assert_eq!(errors[0]["file"], file.to_str().unwrap());
+    assert!(errors[0]["reason"].as_str().unwrap().starts_with("file:/srv/app/conf: conten: "), "{errors:?}");
+    fs::write(&file, format!("\n{broken}")).unwrap();
+    run_now(&root);
+    let lines: Vec<Value> = of_kind(&root, "definition_error").iter().map(|error| error["line"].clone()).collect();
+    assert_eq!(lines, [3, 4]);
+    agent.stop();
+}
+
+fn failures() {
+    let root = root("");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    agent.until_said("repaired file:/srv/app/conf");
+    let in_the_way = || {
+        fs::remove_file(root.join("srv/app/conf")).unwrap();
+        fs::create_dir(root.join("srv/app/conf")).unwrap();
+    };
+    let out_of_the_way = || fs::remove_dir(root.join("srv/app/conf")).unwrap();
+    in_the_way();
+    agent.until_said("failed file:/srv/app/conf: ");
+    out_of_the_way();
+    agent.until_said("repaired file:/srv/app/conf");
+    root.write("etc/holo/agent.toml", "watch = false\n");
+    agent.signal(rustix::process::Signal::HUP);
+    agent.until_status("that nothing is watched", |status| status["doing"]["state"] == "waiting");
+    in_the_way();
+    let said = run_now(&root);
+    assert!(said.contains(" failed: 1 entity: 1 failed") && said.contains(": file:/srv/app/conf: "), "{said}");
+    agent.stop();
+    let failed = of_kind(&root, "failed");
+    let reasons: Vec<&str> = failed.iter().map(|event| event["reason"].as_str().unwrap()).collect();
+    assert!(reasons.len() == 2 && reasons.iter().all(|reason| reason.contains("is a directory")), "{reasons:?}");
+    assert_eq!(reasons[0], reasons[1]);
+}
+
+fn busy() {
+    let root = root_with_steps();
+    let mut holo = Program::new(built("holo"));
+    holo.arg("apply").env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp"));
+    let mut other = holo.start().unwrap();
+    process(&root, "srv/holo");
+    let mut agent = Agent::start(&root);
+    let said = agent.until_said("holds the lock");
+    assert!(said.contains(&format!(" could not be done: holo[{}] holds the lock", other.id())), "{said}");
+    fs::remove_file(root.join("srv/waits")).unwrap();
+    agent.until_said(" unchanged: 4 entities");
+    agent.stop();
+    other.wait(None, &mut |_| {}).unwrap();
+    let runs = of_kind(&root, "run");
+    assert_eq!((&runs[0]["result"], &runs[0]["busy"]["pid"]), (&"busy".into(), &other.id().into()), "{runs:?}");
+    assert_eq!(runs[0]["busy"]["command"], "holo");
+}
+
+fn storm() {
+    let define = |number: usize| format!("[[file]]\npath = \"/srv/app/{number}\"\ncontent = \"\"\n");
+    let definitions: String = (0..100).map(define).collect();
+    let root = root("").resource("files/many.toml", definitions);
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    (0..100).for_each(|number| fs::remove_file(root.join(format!("srv/app/{number}"))).unwrap());
+    agent.until_said("repaired ");
+    agent.until_said("more entities: ");
+    agent.stop();
+    for kind in ["drifted", "repaired"] {
+        let single = of_kind(&root, kind).len();
+        let storms: Vec<Value> = of_kind(&root, "storm").into_iter().filter(|storm| storm["of"] == kind).collect();
+        let counted: u64 = storms.iter().map(|storm| storm["count"].as_u64().unwrap()).sum();
+        assert!(single >= 20 && single as u64 + counted == 100 && storms.len() <= 2, "{kind}: {single}, {storms:?}");
+        let sample = storms[0]["sample"].as_array().unwrap();
+        assert!(sample.len() == 10 && sample[0].as_str().unwrap().starts_with("file:/srv/app/"), "{storms:?}");
+    }
+}

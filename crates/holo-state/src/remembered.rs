@@ -1,0 +1,86 @@
+//! What runs found out about plugins, and the records that have changed since.
+
+use crate::{Database, Durability, StateError};
+use rusqlite::Transaction;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is remembered of a plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The plugin's ID.
+    pub plugin: String,
+    /// The dispatcher's own format.
+    pub value: Vec<u8>,
+    /// The keys of the plugin's records that have changed since the value was written.
+    pub changed: BTreeSet<String>,
+}
+
+impl Database {
+    /// Returns what is remembered of all plugins.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn remembered(&self) -> Result<Vec<Remembered>, StateError> {
+        let mut changes = self.record_changes()?;
+        let read = self.read(|connection| {
+            let mut query = connection.prepare("SELECT plugin, value FROM remembered")?;
+            let rows = query.query_map([], |row| {
+                let plugin: String = row.get(0)?;
+                let changed = changes.remove(&plugin).unwrap_or_default();
+                Ok(Remembered { plugin, value: row.get(1)?, changed })
+            })?;
+            rows.collect()
+        });
+        read.map(Option::unwrap_or_default)
+    }
+
+    /// Returns the keys of the records that have changed since their plugin was remembered, by plugin. Every remembered plugin is included.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn record_changes(&self) -> Result<BTreeMap<String, BTreeSet<String>>, StateError> {
+        let read = self.read(|connection| {
+            let sql = "SELECT remembered.plugin, entity FROM remembered LEFT JOIN record_change USING (plugin)";
+            let mut query = connection.prepare(sql)?;
+            let mut rows = query.query([])?;
+            let mut changes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            while let Some(row) = rows.next()? {
+                changes.entry(row.get(0)?).or_default().extend(row.get::<_, Option<String>>(1)?);
+            }
+            Ok(changes)
+        });
+        read.map(Option::unwrap_or_default)
+    }
+
+    /// Replaces what is remembered of these plugins, and forgets the changes of their records. Only [`Remembered::changed`] of the value
+    /// that was read may have been taken into account, so other changes are kept.
+    ///
+    /// Does nothing if there is no database.
+    ///
+    /// # Errors
+    /// If the database cannot be written. No change is made then.
+    pub fn remember(&self, remembered: &[Remembered]) -> Result<(), StateError> {
+        if remembered.is_empty() || self.read(|_| Ok(()))?.is_none() {
+            return Ok(());
+        }
+        self.write(Durability::Process, |transaction| {
+            let mut insert =
+                transaction.prepare("INSERT OR REPLACE INTO remembered (plugin, value) VALUES (?1, ?2)")?;
+            let mut delete = transaction.prepare("DELETE FROM record_change WHERE plugin = ?1 AND entity = ?2")?;
+            for Remembered { plugin, value, changed } in remembered {
+                insert.execute((plugin, value))?;
+                for key in changed {
+                    delete.execute((plugin, key))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Notes that a record has changed. The store of a record begins with the ID of its plugin.
+pub(crate) fn note_change(transaction: &Transaction<'_>, store: &str, key: &str) -> rusqlite::Result<()> {
+    let plugin = store.split_once('/').map_or(store, |(plugin, _)| plugin);
+    let sql = "INSERT OR IGNORE INTO record_change (plugin, entity) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM remembered WHERE plugin = ?1)";
+    transaction.prepare_cached(sql)?.execute((plugin, key)).map(drop)
+}

@@ -1,0 +1,54 @@
+//! The files on which it rests that a scaffold is in its desired state.
+
+use crate::entity::{Scaffold, SettledPaths};
+use holo_change::tracked::Overlays;
+use holo_plugin::{Accounts, Host, Witness, leads_through_symlink, witness_paths, witness_tree};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+/// Returns the witnesses of a scaffold, if its paths were compared in this run.
+pub(crate) fn of(entity: &Scaffold, host: &Host) -> Option<Vec<Witness>> {
+    let definition = entity.wanted()?;
+    let settled = entity.settled.lock().unwrap_or_else(PoisonError::into_inner);
+    let SettledPaths { rendered, given_up } = settled.as_ref()?;
+    let source = definition.source();
+    let directories: Vec<&Path> =
+        if source.is_absolute() { vec![host.root()] } else { host.resources().iter().collect() };
+    let is_odd = |directory: &&Path| leads_through_symlink(directory, source);
+    if leads_through_symlink(host.root(), &entity.target) || directories.iter().any(is_odd) {
+        return None;
+    }
+    let mut witnesses = Accounts::witnesses(host, definition.owner.as_deref(), definition.group.as_deref())?;
+    for directory in directories {
+        witnesses.extend(witness_tree(&holo_change::join(directory, source)).ok()?);
+    }
+    if definition.purge {
+        // Others decide what is spared.
+        let directories = rendered.iter().filter(|path| host.below_root(path).is_dir());
+        for directory in directories {
+            if !has_only(&host.below_root(directory), directory, rendered)? {
+                return None;
+            }
+        }
+        witnesses.extend(rendered.iter().map(|path| Witness::file(&host.below_root(path))));
+    } else {
+        witnesses.extend(witness_paths(host, rendered));
+    }
+    witnesses.extend(given_up.iter().map(|path| Witness::file(&host.below_root(path))));
+    let all = rendered.iter().chain(given_up).map(PathBuf::as_path);
+    witnesses.extend(Overlays::witnesses(host.locations(), all));
+    witnesses.push(Witness::claims(&host.below_root(&entity.target)));
+    Some(witnesses)
+}
+
+/// Returns true if a directory contains only rendered paths. `None` if it cannot be read.
+fn has_only(shown: &Path, directory: &Path, rendered: &BTreeSet<PathBuf>) -> Option<bool> {
+    for entry in fs::read_dir(shown).ok()? {
+        if !rendered.contains(&directory.join(entry.ok()?.file_name())) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
