@@ -43,6 +43,7 @@ use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Report, Reporter, Severity};
 use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
+use holo_events::Tally;
 use holo_facts::Knowledge;
 use std::ffi::OsString;
 
@@ -165,6 +166,15 @@ fn show_generation(root: &Root, reporter: &mut dyn Reporter) {
     let used = Pin::read(root).ok().flatten().map(|pin| pin.generation);
     let newest = || Store::new(root).numbers().ok()?.last().copied();
     used.or_else(newest).iter().for_each(|number| reporter.event(Event::Generation(*number)));
+}
+
+/// Shows a run over all entities in which each of them is known to be in its desired state.
+fn show_settled(entities: usize, settings: &Settings, reporter: &mut dyn Reporter) -> Tally {
+    reporter.event(Event::WorkBegins);
+    reporter.event(Event::Settled(entities));
+    reporter.event(Event::RefreshesDue(0));
+    show_generation(&settings.root, reporter);
+    Tally { unchanged: entities, ..Tally::default() }
 }
 
 /// Refuses a command that would write inputs while a generation's inputs, which are immutable, are in use.

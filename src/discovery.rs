@@ -7,6 +7,7 @@ mod manifest;
 pub mod misplaced;
 pub mod remembered;
 pub mod scan;
+pub mod settled;
 pub mod trust;
 
 use crate::entities::Entity;

@@ -25,7 +25,7 @@ mod tests;
 mod values;
 mod version;
 
-pub use fingerprint::{Extent, Fingerprint};
+pub use fingerprint::{Extent, Fingerprint, hasher};
 pub use inputs::{Access, Inputs, Node, followed};
 pub use pin::{Pin, PinError, restore_generated, tidy};
 pub use recording::{Keeper, Observer, Reading, Recorded, RecordingError, Request, read};

@@ -6,6 +6,7 @@ use super::inputs::Inputs;
 use crate::apply::Walk;
 use crate::cli::Apply;
 use crate::discovery::inventory::Purpose;
+use crate::discovery::settled;
 use crate::error::{FatalError, exit};
 use crate::generations::{self, Keeper, Values};
 use crate::history::{Recorder, Standings};
@@ -34,6 +35,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
             force: arguments.force,
             fail_fast: arguments.fail_fast,
             differences: arguments.diff,
+            names_all: arguments.output.json,
             ..Preview::default()
         };
         let tally = super::check::walk(settings, interrupt, *reporter, &arguments.selection, preview)?;
@@ -76,27 +78,31 @@ fn walk(
     arguments: &Apply,
     settings: &Settings,
     interrupt: &Interrupt,
-    reporter: &mut dyn Reporter,
+    reporter: &mut Recorder<'_>,
     database: &Rc<Database>,
     lock: &mut Option<Lock>,
 ) -> Result<Tally, FatalError> {
+    let began = Instant::now();
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         reporter.warning(format!("Waiting: {survivors}"));
         reporter.end_paragraph();
     })?;
     let mut inputs = Inputs::new(settings, &arguments.selection.selectors).with_memory();
+    if !(arguments.force || arguments.output.json)
+        && let Some(entities) = inputs.settled()
+    {
+        *lock = Some(lock_up(arguments, settings, interrupt, reporter)?);
+        if settled::still_holds(settings) {
+            let tally = super::show_settled(entities, settings, reporter);
+            reporter.event(Event::Applied(&tally, began.elapsed()));
+            return Ok(tally);
+        }
+    }
     let (mut inventory, selected) = loop {
         let inventory = inputs.discover(Purpose::Apply, interrupt, reporter)?;
         let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
         if lock.is_none() {
-            let acquired = lock::acquire_within(arguments.wait.unwrap_or_default(), &settings.root.lock(), interrupt)?;
-            if acquired.as_ref().is_err_and(LockError::is_held) && settings.is_in_transaction() {
-                reporter.warning("Another apply is running; the next apply does the work of this one");
-                reporter.end_paragraph();
-                return Err(FatalError::LeftToTheNext);
-            }
-            *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
-            generations::tidy(&settings.root);
+            *lock = Some(lock_up(arguments, settings, interrupt, reporter)?);
         }
         if inputs.is_consistent(&inventory, &selected, interrupt, reporter)? {
             break (inventory, selected);
@@ -117,14 +123,34 @@ fn walk(
         .with_differences(arguments.diff)
         .with_values(Values::new(settings))
         .with_inputs(fingerprint);
-    let began = Instant::now();
     let done = walk.go(&mut keeper.observe(reporter));
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };
-    inventory.remembered.save(&inventory.plugins, &inventory.entities, database);
+    let is_idle =
+        tally == Tally { unchanged: inventory.entities.len(), ..Tally::default() } && !reporter.has_remarked();
+    inventory.remembered.save(&inventory.plugins, &inventory.entities, database, settings, is_idle);
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
+}
+
+/// Takes the lock, waiting for other applies as long as the arguments say.
+fn lock_up(
+    arguments: &Apply,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Lock, FatalError> {
+    let path = settings.root.lock();
+    let acquired = lock::acquire_within(arguments.wait.unwrap_or_default(), &path, interrupt)?;
+    if acquired.as_ref().is_err_and(LockError::is_held) && settings.is_in_transaction() {
+        reporter.warning("Another apply is running; the next apply does the work of this one");
+        reporter.end_paragraph();
+        return Err(FatalError::LeftToTheNext);
+    }
+    let lock = take(acquired, &path, reporter)?;
+    generations::tidy(&settings.root);
+    Ok(lock)
 }
 
 /// Takes the lock.

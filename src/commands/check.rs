@@ -39,6 +39,8 @@ pub(super) struct Preview {
     pub(super) force: bool,
     pub(super) fail_fast: bool,
     pub(super) differences: bool,
+    /// Whether unchanged entities are shown too.
+    pub(super) names_all: bool,
     /// Whether to warn of resource files that no plugin reads.
     pub(super) warns_of_misplaced: bool,
 }
@@ -53,6 +55,11 @@ pub(super) fn walk(
 ) -> Result<Tally, FatalError> {
     reporter.event(Event::RunBegins(&settings.run));
     let mut inputs = Inputs::new(settings, &selection.selectors).with_memory();
+    if !(preview.force || preview.names_all || preview.warns_of_misplaced)
+        && let Some(entities) = inputs.settled()
+    {
+        return Ok(super::show_settled(entities, settings, reporter));
+    }
     let (mut inventory, selected) = loop {
         let inventory = inputs.discover(Purpose::Check, interrupt, reporter)?;
         let selected = super::select("check", &inventory, &selection.selectors, reporter)?;

@@ -1,8 +1,8 @@
 //! Discovery from one consistent view of the inputs: it is repeated if the inputs change meanwhile.
 
 use super::use_pinned;
-use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
+use crate::discovery::{discover, settled};
 use crate::error::FatalError;
 use crate::generations::{Extent, Fingerprint, Pin};
 use crate::host::interrupt::Interrupt;
@@ -82,6 +82,11 @@ impl<'a> Inputs<'a> {
     /// Does not ask plugins again for what earlier applies have found out, if all entities are selected.
     pub(super) fn with_memory(self) -> Inputs<'a> {
         Inputs { remembers: self.selectors.is_empty(), ..self }
+    }
+
+    /// Returns the number of entities if all of them are known to be in their desired state.
+    pub(super) fn settled(&self) -> Option<usize> {
+        self.remembers.then(|| settled::recognize(&self.settings, &self.fingerprint)).flatten()
     }
 
     /// Returns the entities that the inputs define.

@@ -235,7 +235,7 @@ impl Watcher<'_> {
     /// Checks these entities, and returns their states. Returns `None` if the set of entities may have changed.
     fn check(&mut self, entities: &HashSet<EntityIndex>) -> Result<Option<Vec<Finding>>, FatalError> {
         let selection = self.known.selection(entities.iter().copied());
-        let preview = check::Preview { force: self.arguments.force, ..check::Preview::default() };
+        let preview = check::Preview { force: self.arguments.force, names_all: true, ..check::Preview::default() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         let done = check::walk(&self.settings, self.interrupt, &mut findings, &selection, preview);
         let found = findings.into_found();

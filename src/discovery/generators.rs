@@ -88,7 +88,7 @@ pub fn is_output(remark: &[u8]) -> bool {
 const OUTPUT: &[u8] = b"output from ";
 
 /// Returns the regular files below the directory, which need not exist.
-fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
+pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     if !folder.exists() {
         return Ok(Vec::new());
     }

@@ -3,13 +3,16 @@
 //! The directories on the way to a file count too: another directory or symlink in the place of one of them leads to
 //! other files, even if the file itself has not changed.
 
+use crate::generations::hasher;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Witness, WitnessKind};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, open, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ffi::CStr;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{io, thread};
@@ -33,6 +36,8 @@ pub(super) struct Manifest {
     directories: Vec<Directory>,
     /// Files of the same directory follow each other.
     files: Vec<File>,
+    /// The names of the files, each followed by a NUL, so that they are read at once and need not be copied.
+    names: BString,
 }
 
 /// The index of a file in a manifest.
@@ -50,6 +55,16 @@ struct Directory {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct File {
+    directory: u32,
+    /// The end of its name, with the NUL, in the names of all files.
+    name_end: u32,
+    kind: WitnessKind,
+    stamp: u64,
+}
+
+/// A file with its name.
+#[derive(Clone, Debug)]
+struct NamedFile {
     directory: u32,
     name: BString,
     kind: WitnessKind,
@@ -78,7 +93,7 @@ impl Manifest {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let threads = (self.files.len() / PER_THREAD + 1).min(processors).min(MAX_THREADS);
         let (size, compared) = (self.files.len().div_ceil(threads).max(1), &compared);
-        let mut parts = self.files.chunks(size);
+        let mut parts = (0..self.files.len()).step_by(size).map(|begin| begin..(begin + size).min(self.files.len()));
         let own = parts.next().unwrap_or_default();
         let same = thread::scope(|scope| {
             let others: Vec<_> = parts.map(|part| scope.spawn(|| self.compare_part(part, compared))).collect();
@@ -96,10 +111,16 @@ impl Manifest {
         (same, is_outdated)
     }
 
-    fn compare_part(&self, files: &[File], compared: &[Compared]) -> Vec<bool> {
+    /// Returns true if no file has changed, and comparisons are fast.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let (same, is_outdated) = self.compare();
+        !is_outdated && same.into_iter().all(|is_same| is_same)
+    }
+
+    fn compare_part(&self, part: Range<usize>, compared: &[Compared]) -> Vec<bool> {
         let mut opened: Option<(u32, io::Result<OwnedFd>)> = None;
-        let mut same = Vec::with_capacity(files.len());
-        for file in files {
+        let mut same = Vec::with_capacity(part.len());
+        for (index, file) in part.clone().zip(self.files.get(part).unwrap_or_default()) {
             let (Some(directory), Some(compared)) =
                 (at(&self.directories, file.directory), at(compared, file.directory))
             else {
@@ -115,7 +136,7 @@ impl Manifest {
                     opened = Some((file.directory, directory.open()));
                 }
                 match &opened {
-                    Some((_, Ok(opened))) => file.is_same_in(opened),
+                    Some((_, Ok(opened))) => file.is_same_in(opened, self.name(index)),
                     _ => file.stamp == NONE && directory.identity == NONE,
                 }
             });
@@ -126,7 +147,7 @@ impl Manifest {
     /// Returns true if these files are unchanged.
     pub(super) fn compare_some(&self, files: &[FileIndex]) -> bool {
         files.iter().all(|&index| {
-            let Some(file) = at(&self.files, index) else { return false };
+            let Some((file, name)) = self.file(index) else { return false };
             let mut above = Some(file.directory);
             while let Some(directory) = above.and_then(|index| at(&self.directories, index)) {
                 if !directory.compare().is_same {
@@ -136,20 +157,34 @@ impl Manifest {
             }
             let directory = at(&self.directories, file.directory);
             directory.is_some_and(|directory| match directory.open() {
-                Ok(opened) => file.is_same_in(&opened),
+                Ok(opened) => file.is_same_in(&opened, name),
                 Err(_) => file.stamp == NONE && directory.identity == NONE,
             })
         })
     }
+
+    fn file(&self, index: FileIndex) -> Option<(&File, &CStr)> {
+        let index = usize::try_from(index).ok()?;
+        Some((self.files.get(index)?, self.name(index)))
+    }
+
+    fn name(&self, index: usize) -> &CStr {
+        let end = |index| self.files.get(index).and_then(|file: &File| usize::try_from(file.name_end).ok());
+        let begin = index.checked_sub(1).and_then(end).unwrap_or_default();
+        let name = self.names.get(begin..end(index).unwrap_or_default()).unwrap_or_default();
+        CStr::from_bytes_with_nul(name).unwrap_or_default()
+    }
 }
 
 impl File {
+    fn is_same_in(&self, directory: &impl AsFd, name: &CStr) -> bool {
+        self.stamp != UNKNOWN && self.stamp == stamp(directory, name)
+    }
+}
+
+impl NamedFile {
     fn key(&self) -> (u32, &BStr, WitnessKind) {
         (self.directory, self.name.as_ref(), self.kind)
-    }
-
-    fn is_same_in(&self, directory: &impl AsFd) -> bool {
-        self.stamp != UNKNOWN && self.stamp == stamp(directory, self.name.as_ref())
     }
 }
 
@@ -186,8 +221,8 @@ fn directory_digests(path: &BStr, before: Option<SystemTime>) -> (u64, u64) {
 }
 
 /// Returns the stamp of a file in a directory; [`NONE`] if it does not exist.
-fn stamp(directory: &impl AsFd, name: &BStr) -> u64 {
-    match statat(directory, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW) {
+fn stamp(directory: &impl AsFd, name: &CStr) -> u64 {
+    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stamp_of(&stat),
         Err(Errno::NOENT) => NONE,
         Err(_) => UNKNOWN,
@@ -207,7 +242,7 @@ fn times(stat: &Stat) -> [u64; 4] {
 
 /// Returns a digest that is neither [`NONE`] nor [`UNKNOWN`].
 pub(super) fn digest(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = hasher();
     value.hash(&mut hasher);
     hasher.finish().clamp(NONE + 1, UNKNOWN - 1)
 }
@@ -222,13 +257,15 @@ fn is_settled(stat: &Stat, moment: SystemTime) -> bool {
 pub(super) struct Builder {
     /// The start of the run: files that were changed later may have been changed again since they were read.
     began: SystemTime,
-    manifest: Manifest,
-    directories: HashMap<BString, u32>,
+    directories: Vec<Directory>,
+    files: Vec<NamedFile>,
+    /// The indexes of the directories by their paths.
+    indexes: HashMap<BString, u32>,
 }
 
 impl Builder {
     pub(super) fn new(began: SystemTime) -> Builder {
-        Builder { began, manifest: Manifest::default(), directories: HashMap::new() }
+        Builder { began, directories: Vec::new(), files: Vec::new(), indexes: HashMap::new() }
     }
 
     /// Adds a file with its present stamp. `None` if that would prove nothing, because the file has changed too
@@ -257,26 +294,25 @@ impl Builder {
             }
         };
         let directory = self.directory(parent.as_bstr())?;
-        self.insert(File { directory, name: name.into(), kind: witness.kind, stamp })
+        self.insert(NamedFile { directory, name: name.into(), kind: witness.kind, stamp })
     }
 
     /// Adds a file of another manifest with the stamp that it has there.
     pub(super) fn copy(&mut self, other: &Manifest, index: FileIndex) -> Option<FileIndex> {
-        let file = at(&other.files, index)?;
+        let (file, name) = other.file(index)?;
         let path = &at(&other.directories, file.directory)?.path;
         // Absent names have been looked for in this run, so the present times of the directory may prove their absence.
         let directory = self.directory(if path == "/" { BStr::new("") } else { path.as_bstr() })?;
-        self.insert(File { directory, ..file.clone() })
+        self.insert(NamedFile { directory, name: name.to_bytes().into(), kind: file.kind, stamp: file.stamp })
     }
 
     /// Returns the manifest, and the new index of each file that was added. A file that was added twice with different
     /// stamps has changed meanwhile, and is never the same again.
     pub(super) fn finish(self) -> (Manifest, Vec<FileIndex>) {
-        let Manifest { directories, files } = self.manifest;
-        let mut indexes = vec![0; files.len()];
-        let mut sorted: Vec<(usize, File)> = files.into_iter().enumerate().collect();
+        let mut indexes = vec![0; self.files.len()];
+        let mut sorted: Vec<(usize, NamedFile)> = self.files.into_iter().enumerate().collect();
         sorted.sort_by(|(_, one), (_, other)| one.key().cmp(&other.key()));
-        let mut files: Vec<File> = Vec::with_capacity(sorted.len());
+        let mut files: Vec<NamedFile> = Vec::with_capacity(sorted.len());
         for (old, file) in sorted {
             match files.last_mut().filter(|last| last.key() == file.key()) {
                 Some(last) if last.stamp == file.stamp => {}
@@ -287,17 +323,26 @@ impl Builder {
                 *index = new;
             }
         }
-        (Manifest { directories, files }, indexes)
+        let mut names = BString::default();
+        let files = files.into_iter().map(|NamedFile { directory, name, kind, stamp }| {
+            names.extend_from_slice(&name);
+            names.push(0);
+            // Names beyond this end are not found, and their files count as changed.
+            let name_end = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            File { directory, name_end, kind, stamp }
+        });
+        let files = files.collect();
+        (Manifest { directories: self.directories, files, names }, indexes)
     }
 
-    fn insert(&mut self, file: File) -> Option<FileIndex> {
-        let index = u32::try_from(self.manifest.files.len()).ok()?;
-        self.manifest.files.push(file);
+    fn insert(&mut self, file: NamedFile) -> Option<FileIndex> {
+        let index = u32::try_from(self.files.len()).ok()?;
+        self.files.push(file);
         Some(index)
     }
 
     fn directory(&mut self, path: &BStr) -> Option<u32> {
-        if let Some(&index) = self.directories.get(path) {
+        if let Some(&index) = self.indexes.get(path) {
             return Some(index);
         }
         let parent = match path.rsplit_once_str("/") {
@@ -306,9 +351,9 @@ impl Builder {
         };
         let path_or_root = if path.is_empty() { BStr::new("/") } else { path };
         let (identity, names) = directory_digests(path_or_root, Some(self.began));
-        let index = u32::try_from(self.manifest.directories.len()).ok()?;
-        self.manifest.directories.push(Directory { path: path_or_root.into(), parent, identity, names });
-        self.directories.insert(path.into(), index);
+        let index = u32::try_from(self.directories.len()).ok()?;
+        self.directories.push(Directory { path: path_or_root.into(), parent, identity, names });
+        self.indexes.insert(path.into(), index);
         Some(index)
     }
 }

@@ -10,6 +10,7 @@
 //! Only applies write it, while they hold the lock. It may be lost at any time: then all plugins are asked.
 
 use super::manifest::{Builder, FileIndex, Manifest, digest};
+use super::settled::Settled;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::generations::Fingerprint;
@@ -82,7 +83,8 @@ struct Memory {
     scan: Option<Scan>,
     /// The entities in their desired state, by ID.
     entities: BTreeMap<BString, EntityMemory>,
-    /// The stamps of all witnesses.
+    /// The stamps of all witnesses, which are stored apart.
+    #[serde(skip)]
     manifest: Manifest,
 }
 
@@ -111,8 +113,7 @@ impl Remembered {
     pub(super) fn load(settings: &Settings, inputs: Option<&Fingerprint>) -> Remembered {
         let database = settings.root.state_database();
         let began = SystemTime::now();
-        let is_usable = !settings.verify && settings.inputs.is_none() && settings.root.substitute().is_none();
-        let inputs = inputs.filter(|_| is_usable).map(Fingerprint::digest);
+        let inputs = inputs.filter(|_| is_usable(settings)).map(Fingerprint::digest);
         let mut remembered = Remembered {
             database,
             began,
@@ -137,8 +138,11 @@ impl Remembered {
 
     fn read(&mut self) {
         let now = seconds(self.began);
-        for holo_state::Remembered { plugin, value, changed } in self.database().remembered().unwrap_or_default() {
+        for row in self.database().remembered().unwrap_or_default() {
+            let holo_state::Remembered { plugin, value, manifest, changed } = row;
             let memory: Option<Memory> = postcard::from_bytes(&value).ok();
+            let memory =
+                memory.and_then(|memory| Some(Memory { manifest: postcard::from_bytes(&manifest).ok()?, ..memory }));
             // If the clock was set back, files that change now may get the times that they had.
             let memory = memory.filter(|memory| memory.context == self.context && memory.made <= now);
             let mut known = PluginMemory { is_old: true, ..PluginMemory::default() };
@@ -279,19 +283,33 @@ impl Remembered {
         }
     }
 
-    /// Stores what this run has found out, for the next one. Call it only while holding the lock.
-    pub fn save(&mut self, plugins: &Table<PluginIndex, Plugin>, entities: &PerEntity<Entity>, database: &Database) {
+    /// Stores what this run has found out, for the next one. Call it only while holding the lock. `is_idle` means that
+    /// the run had nothing to do and nothing to tell.
+    pub fn save(
+        &mut self,
+        plugins: &Table<PluginIndex, Plugin>,
+        entities: &PerEntity<Entity>,
+        database: &Database,
+        settings: &Settings,
+        is_idle: bool,
+    ) {
         let Some(inputs) = self.inputs else { return };
+        let mut programs = Vec::new();
         let mut by_plugin: HashMap<PluginIndex, Vec<(EntityIndex, &Entity)>> = HashMap::new();
         for (index, entity) in entities.entries() {
             by_plugin.entry(entity.plugin).or_default().push((index, entity));
         }
         let all_reports = LazyCell::new(|| digest_of_all(entities));
         let mut rows = Vec::new();
+        let mut is_settled = is_idle;
         for (index, plugin) in plugins.entries() {
             let own = by_plugin.remove(&index).unwrap_or_default();
-            let Some(known) = self.plugins.get(&plugin.id) else { continue };
+            let Some(known) = self.plugins.get(&plugin.id) else {
+                is_settled = false;
+                continue;
+            };
             let scan_is_new = !known.is_replayed && plugin.scan_witnesses().is_some();
+            programs.push((plugin.id.as_str(), known.memory.program));
             let is_touched = |(index, _): &(EntityIndex, &Entity)| self.found.contains_key(index);
             let is_gone = own.iter().any(|(index, entity)| {
                 self.dismissed.contains(index) && known.memory.entities.contains_key(entity.id())
@@ -299,6 +317,7 @@ impl Remembered {
             let changed = self.changed_records.get(&plugin.id).cloned().unwrap_or_default();
             let has_news = scan_is_new || is_gone || !changed.is_empty() || own.iter().any(is_touched);
             if !(known.has_news || known.is_old && has_news) {
+                is_settled &= known.is_replayed && own.iter().all(|(index, _)| self.was_unchanged(*index));
                 continue;
             }
             // Until there was a row, changes of records were not noted.
@@ -307,12 +326,18 @@ impl Remembered {
             } else {
                 known.memory.clone()
             };
-            if let Ok(value) = postcard::to_stdvec(&memory) {
-                rows.push(holo_state::Remembered { plugin: plugin.id.clone(), value, changed });
+            is_settled &= memory.scan.is_some() && memory.entities.len() == own.len();
+            if let (Ok(value), Ok(manifest)) = (postcard::to_stdvec(&memory), postcard::to_stdvec(&memory.manifest)) {
+                rows.push(holo_state::Remembered { plugin: plugin.id.clone(), value, manifest, changed });
             }
         }
+        let settled = || Settled::new(settings, inputs, self.began, programs, entities.len());
+        let settled = is_settled.then(settled).flatten();
+        if rows.is_empty() && settled.as_ref().is_none_or(|settled| settled.is_in(database)) {
+            return;
+        }
         // Without it, the next run asks all plugins.
-        let _ = database.remember(&rows);
+        let _ = database.remember(&rows, settled.and_then(|settled| settled.to_bytes()).as_deref());
     }
 
     /// Returns what is known about a plugin now.
@@ -413,21 +438,26 @@ fn is_unchanged(unchanged: &[bool], index: FileIndex) -> bool {
     usize::try_from(index).is_ok_and(|index| unchanged.get(index) == Some(&true))
 }
 
+/// Returns false if a run with these settings must use nothing that is remembered.
+pub(super) fn is_usable(settings: &Settings) -> bool {
+    !settings.verify && settings.inputs.is_none() && settings.root.substitute().is_none()
+}
+
 /// Returns a digest of what everything rests on: this boot, as devices may have other numbers in the next one, and this
 /// program.
-fn context(settings: &Settings) -> u64 {
+pub(super) fn context(settings: &Settings) -> u64 {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let own = std::env::current_exe().ok().and_then(|program| program_stamp(&program));
     digest(&(boot, own, settings.root.as_given(), rustix::process::geteuid().as_raw()))
 }
 
 /// Returns the stamp of a program.
-fn program_stamp(path: &Path) -> Option<u64> {
+pub(super) fn program_stamp(path: &Path) -> Option<u64> {
     let stat = fs::metadata(path).ok()?;
     let times = (stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec());
     Some(digest(&(path, stat.dev(), stat.ino(), stat.size(), times)))
 }
 
-fn seconds(time: SystemTime) -> u64 {
+pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

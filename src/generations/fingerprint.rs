@@ -10,11 +10,12 @@
 
 use super::inputs::followed;
 use crate::host::root::Root;
+use foldhash::quality::FixedState;
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -104,7 +105,7 @@ impl Fingerprint {
     /// Returns a digest that differs for other inputs.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = hasher();
         for (path, listing) in &self.directories {
             (path, listing.names, listing.stamps).hash(&mut hasher);
         }
@@ -139,6 +140,11 @@ impl Fingerprint {
         });
         changed.or_else(|| self.directories.keys().find(|path| !later.directories.contains_key(*path)).cloned())
     }
+}
+
+/// Returns the hasher of stamps, which is fast, and the same in every process of this program.
+pub fn hasher() -> impl Hasher {
+    FixedState::default().build_hasher()
 }
 
 impl Walker<'_> {
@@ -208,14 +214,14 @@ impl Walker<'_> {
 impl Listing {
     /// Adds an entry without a stamp. The order of entries does not matter.
     fn add_inode(&mut self, name: &OsStr, inode: u64) {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = hasher();
         (name, inode).hash(&mut hasher);
         self.names = self.names.wrapping_add(hasher.finish());
     }
 
     /// Adds an entry with its stamp, if it could be read.
     fn add(&mut self, name: &OsStr, found: Option<&Stat>) {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = hasher();
         name.hash(&mut hasher);
         self.names = self.names.wrapping_add(hasher.finish());
         if let Some(stat) = found {

@@ -281,7 +281,7 @@ impl Keeper {
         if !keeps {
             return keeper;
         }
-        if keeper.store.unrecorded().exists() {
+        if keeper.store.has_unrecorded() {
             keeper.start();
         } else {
             // If this file cannot be written, the generation cannot be either, which is reported when there is one to

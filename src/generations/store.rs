@@ -124,6 +124,12 @@ impl Store {
         self.directory.join("unrecorded")
     }
 
+    /// Returns true if a run may have changed entities and has not recorded its inputs.
+    #[must_use]
+    pub fn has_unrecorded(&self) -> bool {
+        self.unrecorded().exists()
+    }
+
     /// Returns the generations, in order.
     ///
     /// # Errors

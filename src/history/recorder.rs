@@ -42,6 +42,8 @@ pub struct Recorder<'a> {
     journal: Journal,
     /// The last error that was reported.
     last_error: Option<BString>,
+    /// Whether anything was remarked.
+    has_remarked: bool,
 }
 
 /// The stage of a run's records.
@@ -81,6 +83,7 @@ impl<'a> Recorder<'a> {
             counts: Counts::default(),
             journal: Journal::new(settings),
             last_error: None,
+            has_remarked: false,
         }
     }
 
@@ -131,6 +134,7 @@ impl<'a> Recorder<'a> {
     fn observe(&mut self, event: &Event<'_>) {
         match event {
             Event::WorkBegins => self.begin(),
+            Event::Settled(number) => self.counts.unchanged += number,
             Event::Begin(_) => self.draft.clear(),
             Event::Refresh(_, sources) => self.draft.refreshed_by = sources.iter().cloned().map(Text).collect(),
             Event::Message(message) => self.draft.message(message),
@@ -219,6 +223,9 @@ impl<'a> Recorder<'a> {
 
 impl Reporter for Recorder<'_> {
     fn event(&mut self, event: Event<'_>) {
+        if let Event::Remark(remark) = &event {
+            self.has_remarked |= remark.kind != RemarkKind::ParagraphEnd;
+        }
         // Messages are recorded before others can act on them.
         if self.observes {
             self.observe(&event);
@@ -232,6 +239,12 @@ impl Reporter for Recorder<'_> {
 }
 
 impl<'a> Recorder<'a> {
+    /// Returns true if anything was remarked, for example a warning.
+    #[must_use]
+    pub fn has_remarked(&self) -> bool {
+        self.has_remarked
+    }
+
     /// Returns the ID of the run.
     #[must_use]
     pub fn run(&self) -> &RunId {

@@ -200,6 +200,7 @@ impl<'a> Standings<'a> {
 
     fn observe(&mut self, event: &Event<'_>) {
         match event {
+            Event::Settled(number) => self.entities += number,
             Event::Begin(_) => self.about = None,
             Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => {
                 self.about.get_or_insert_with(|| text.clone());

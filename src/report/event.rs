@@ -100,6 +100,8 @@ pub enum Event<'a> {
     /// The entity is finished, with this outcome. The time is counted since its plugin received the request or finished
     /// the previous entity.
     End(&'a Entity, End, Duration),
+    /// This number of entities is in the desired state, which is known without any of them in particular.
+    Settled(usize),
     /// All entities have been applied, within this time.
     Applied(&'a Tally, Duration),
 

@@ -126,6 +126,8 @@ impl Json {
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary line contains the numbers, and an invalid command line does not request JSON.
             Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) | Event::Broken => Vec::new(),
+            // JSON contains each entity.
+            Event::Settled(_) => Vec::new(),
         }
     }
 

@@ -245,7 +245,7 @@ impl Consumer for Paragraphs {
             Event::Refresh(..) | Event::Broken => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
-            Event::Applied(..) | Event::RunEnds(..) => {}
+            Event::Settled(_) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }
 }

@@ -68,7 +68,9 @@ const GROUP: &str = "root:x:0:\nstaff:x:50:\njane:x:1000:\n";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 8] = [
+    let cases: [Case; 10] = [
+        ("if all entities are unchanged, no plugin is asked what they are", &[], settled),
+        ("what each run must do or tell is not left out if all entities are unchanged", &[], not_settled),
         ("a plugin without entities is not started again", &[], empty_plugin),
         ("a plugin whose witnesses are unchanged is not started", &[], unchanged),
         ("only a plugin with a changed witness is started", &[], changed_witness),
@@ -312,9 +314,81 @@ fn another_system() {
     let database = Database::new(root.join("var/lib/holo/state.db"));
     let mut remembered = database.remembered().unwrap();
     remembered.iter_mut().for_each(|remembered| remembered.value.truncate(100));
-    database.remember(&remembered).unwrap();
+    database.remember(&remembered, None).unwrap();
     assert!(apply(&root, &[]).success());
     assert_eq!(starts(&root), ["files info", "files session"]);
+}
+
+/// Returns true if an apply has found that there is nothing to do.
+fn is_settled(root: &ScratchRoot) -> bool {
+    Database::new(root.join("var/lib/holo/state.db")).settled().unwrap().is_some()
+}
+
+fn settled() {
+    let root = several();
+    settle(&root);
+    assert!(is_settled(&root));
+    // It is recorded like any other run.
+    let run = apply(&root, &[]);
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+    let status = root.holo(&["status"]);
+    assert!(status.stdout_lossy().contains("All 3 entities are in their desired state"), "{status}");
+    // Programs are told about each entity.
+    for verb in ["apply", "check"] {
+        let run = root.holo(&[verb, "--json"]);
+        assert_eq!(run.stdout_lossy().matches("\"result\":\"unchanged\"").count(), 3, "{run}");
+    }
+    assert!(is_settled(&root));
+    root.write("run/holo.pid", "1\n");
+    let run = apply(&root, &[]);
+    assert!(run.stderr_lossy().contains("Taking over lock file") && !root.exists("run/holo.pid"), "{run}");
+    root.write("etc/one", "edited\n");
+    for arguments in [&["apply", "--dry-run"][..], &["diff"], &["apply"]] {
+        let run = root.holo(arguments);
+        assert!(run.stdout_lossy().contains("/etc/one"), "{arguments:?}: {run}");
+    }
+    assert!(apply(&root, &["--force"]).success());
+    settle(&root);
+    assert!(is_settled(&root));
+    fs::remove_file(root.join(DEFINITIONS)).unwrap();
+    let run = apply(&root, &[]);
+    assert!(run.success() && !root.exists("etc/one"), "{run}");
+}
+
+fn not_settled() {
+    let root = several();
+    settle(&root);
+    // Each run warns of it.
+    root.write("etc/holorc.d/x.dpkg-old", "");
+    let warns = |root: &ScratchRoot| {
+        let run = apply(root, &[]);
+        assert!(run.success() && run.stderr_lossy().contains("x.dpkg-old"), "{run}");
+    };
+    for _ in 0..2 {
+        warns(&root);
+        thread::sleep(SETTLED);
+    }
+    fs::remove_dir_all(root.join("etc/holorc.d")).unwrap();
+    settle(&root);
+    assert!(is_settled(&root));
+    // Another user may have changed it.
+    set_mode(&root.join("etc/holorc"), 0o666);
+    for _ in 0..2 {
+        let run = apply(&root, &[]);
+        assert!(run.success() && run.stderr_lossy().contains("etc/holorc"), "{run}");
+        thread::sleep(SETTLED);
+    }
+    set_mode(&root.join("etc/holorc"), 0o644);
+    settle(&root);
+    assert!(is_settled(&root));
+    // It makes another entity each time.
+    let generator =
+        "#!/bin/sh\nmkdir -p $OUT/files\nprintf '[[file]]\\npath = \"/etc/%s\"\\n' $(date +%s%N) >$OUT/files/x.toml\n";
+    root.write_script("usr/share/holo/generators/x", generator);
+    for _ in 0..2 {
+        assert!(apply(&root, &[]).stdout_lossy().contains("Working on file:/etc/1"));
+        thread::sleep(SETTLED);
+    }
 }
 
 fn lives() {
@@ -324,7 +398,10 @@ fn lives() {
 /// A root with random definitions, which is changed at random.
 fn life(random: &mut Random) {
     let root = ScratchRoot::new().binary(built("holo")).env("HOLO_HISTORY", "1").plugin("files");
-    let root = OTHERS.into_iter().fold(root, ScratchRoot::plugin);
+    // SSH keys and scripts are always asked about, so that the run as a whole is never known to have nothing to do.
+    let can_settle = random.chance(70);
+    let others = OTHERS.into_iter().filter(|&plugin| !(can_settle && plugin == "ssh-keys"));
+    let root = others.fold(root, ScratchRoot::plugin);
     root.write("etc/os-release", "ID=debian\n");
     define_others(&root);
     let mut definitions = String::new();
@@ -341,15 +418,15 @@ fn life(random: &mut Random) {
     definitions.push_str("[[file]]\npath = \"/etc/gone\"\nensure = \"absent\"\n");
     definitions.push_str("[[file]]\npath = \"/srv/folder\"\nensure = \"directory\"\n");
     root.write(DEFINITIONS, &definitions);
-    root.write_script(format!("{OVERLAYS}/etc/scripted.holoscript"), "#!/bin/sh\ncat; echo more\n");
+    if !can_settle {
+        root.write_script(format!("{OVERLAYS}/etc/scripted.holoscript"), "#!/bin/sh\ncat; echo more\n");
+    }
     root.write("etc/scripted", "stock\n");
     let mut life = Life { root, saved: None, mounted: None, log: Vec::new() };
-    apply(&life.root, &[]);
-    thread::sleep(SETTLED);
-    apply(&life.root, &[]);
     for round in 0..ROUNDS {
-        if round == ROUNDS / 2 {
-            thread::sleep(SETTLED);
+        if round % 9 == 0 {
+            life.recover();
+            assert!(round > 0 || is_settled(&life.root) == can_settle);
         }
         life.log.clear();
         for _ in 0..=random.below(3) {
@@ -393,6 +470,15 @@ impl Life {
 
     fn copy(&self, from: &Path, to: &Path) -> bool {
         self.run("cp", [OsStr::new("-a"), from.as_os_str(), to.as_os_str()])
+    }
+
+    /// Applies until as many entities as possible are in their desired state, and remembered.
+    fn recover(&self) {
+        for options in [&["--force"][..], &[]] {
+            apply(&self.root, options);
+            thread::sleep(SETTLED);
+        }
+        apply(&self.root, &[]);
     }
 
     /// Compares what is remembered with the answers of the plugin.

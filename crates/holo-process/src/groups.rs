@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(4);
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 static GROUPS: Mutex<Groups> =
-    Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None, holder: None });
+    Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None, holder: Holder::None });
 /// Held for reading while a program is being started.
 static STARTS: RwLock<()> = RwLock::new(());
 /// Notified when a group has ended.
@@ -38,8 +38,7 @@ struct Groups {
     /// True if no more programs may be started.
     is_ending: bool,
     guard: Guard,
-    /// The process that holds a lock while programs are running.
-    holder: Option<Watcher>,
+    holder: Holder,
 }
 
 /// The process group of a new program.
@@ -63,6 +62,14 @@ struct Leader {
 enum Guard {
     None,
     Incomplete,
+    Watched(Watcher),
+}
+
+/// The process that holds a lock while programs are running.
+enum Holder {
+    None,
+    /// It is started when there is a program.
+    Awaited(File),
     Watched(Watcher),
 }
 
@@ -117,6 +124,7 @@ pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
         // Programs can be run without a guard too.
         groups.guard = guard().unwrap_or(Guard::Incomplete);
     }
+    groups.start_holder();
     // Other threads may start programs at the same time.
     drop(groups);
     let child = command.spawn()?;
@@ -140,22 +148,6 @@ pub(crate) fn end(child: &Child) {
     groups.ended(child.id());
 }
 
-/// Notifies a holder process of all running programs, and of those that are started or end from now on.
-pub(crate) fn tell(mut holder: Watcher) {
-    let mut groups = groups();
-    groups.leaders.iter().for_each(|leader| holder.began(leader.pid.as_raw_nonzero().get().unsigned_abs()));
-    groups.holder = Some(holder);
-}
-
-/// Returns the process that was passed to [`tell`], after it was notified that all programs have ended: they may keep
-/// running, and the holder must not act on them.
-fn tell_no_more() -> Option<Watcher> {
-    let mut groups = groups();
-    let mut holder = groups.holder.take()?;
-    groups.leaders.iter().for_each(|leader| holder.ended(leader.pid.as_raw_nonzero().get().unsigned_abs()));
-    Some(holder)
-}
-
 impl Groups {
     fn began(&mut self, id: u32, leader: Leader) {
         if let Guard::Watched(watcher) = &mut self.guard
@@ -163,15 +155,38 @@ impl Groups {
         {
             watcher.began(id);
         }
-        self.holder.iter_mut().for_each(|holder| holder.began(id));
+        if let Holder::Watched(holder) = &mut self.holder {
+            holder.began(id);
+        }
         self.leaders.push(leader);
+    }
+
+    /// Starts the process that holds the lock, and notifies it of all running programs.
+    fn start_holder(&mut self) {
+        let Holder::Awaited(locked) = &self.holder else { return };
+        let holder = locked.try_clone().and_then(|locked| Watcher::start([HOLD.into()], locked.into()));
+        // Programs can be run without it too; then the lock ends with this process.
+        self.holder = holder.map_or(Holder::None, Holder::Watched);
+        for id in self.leaders.iter().map(Leader::id).collect::<Vec<_>>() {
+            if let Holder::Watched(holder) = &mut self.holder {
+                holder.began(id);
+            }
+        }
     }
 
     fn ended(&mut self, id: u32) {
         if let Guard::Watched(watcher) = &mut self.guard {
             watcher.ended(id);
         }
-        self.holder.iter_mut().for_each(|holder| holder.ended(id));
+        if let Holder::Watched(holder) = &mut self.holder {
+            holder.ended(id);
+        }
+    }
+}
+
+impl Leader {
+    fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 }
 
@@ -271,26 +286,35 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// its work if it was killed, but may also be daemons, which keep running.
 const LEFT_BEHIND: Duration = Duration::from_secs(10);
 
-/// Starts a process that also holds a locked file and thus shares its lock (see flock(2)). If this process is killed,
-/// the lock remains held until the running programs have ended, and their PIDs are appended to the file after its first
-/// line, one per line.
+/// Has another process hold a locked file too, and thus share its lock (see flock(2)), as soon as a program is running.
+/// If this process is killed, the lock remains held until the running programs have ended, and their PIDs are appended
+/// to the file after its first line, one per line.
 ///
 /// The programs themselves do not inherit the lock. Otherwise a daemon that one of them starts would hold it forever.
 ///
 /// # Errors
-/// If the process cannot be started, or `main` has not called [`serve_if_asked`](crate::serve_if_asked).
+/// If the file cannot be opened again, or `main` has not called [`serve_if_asked`](crate::serve_if_asked).
 pub fn hold_lock(locked: &File) -> io::Result<()> {
     if !is_served() {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    tell(Watcher::start([HOLD.into()], locked.try_clone()?.into())?);
+    let mut groups = groups();
+    groups.holder = Holder::Awaited(locked.try_clone()?);
+    if !groups.leaders.is_empty() {
+        groups.start_holder();
+    }
     Ok(())
 }
 
 /// Ends the process of [`hold_lock`].
 pub fn release_lock() {
-    // Dropping the watcher reaps its process.
-    drop(tell_no_more());
+    let mut groups = groups();
+    let Holder::Watched(mut holder) = std::mem::replace(&mut groups.holder, Holder::None) else { return };
+    // They may keep running, and the holder must not act on them.
+    groups.leaders.iter().for_each(|leader| holder.ended(leader.id()));
+    drop(groups);
+    // This reaps the process.
+    drop(holder);
 }
 
 /// The main function of the process that holds the lock.

@@ -148,7 +148,7 @@ fn import(from: &mut dyn BufRead, connection: &Connection) -> Result<u64, RowErr
 /// on this machine.
 pub(crate) fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
-               AND name NOT IN ('remembered', 'record_change') ORDER BY rootpage";
+               AND name NOT IN ('remembered', 'record_change', 'settled') ORDER BY rootpage";
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 

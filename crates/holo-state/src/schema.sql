@@ -107,6 +107,13 @@ CREATE TABLE reported_value (
 -- What runs found out about a plugin, with the stamps of the files that it rests on. Written by the dispatcher; see src/discovery/remembered.rs.
 CREATE TABLE remembered (
     plugin TEXT PRIMARY KEY,
+    value BLOB NOT NULL,
+    manifest BLOB NOT NULL      -- the stamps
+) STRICT;
+
+-- Exists if all entities are in their desired state as long as no file of the manifests above changes.
+CREATE TABLE settled (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
     value BLOB NOT NULL
 ) STRICT;
 

@@ -8,10 +8,12 @@ use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
 use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 use std::{env, fs, thread};
 
 /// If this variable is set and not empty, a test with unmet requirements fails instead of being skipped.
@@ -181,11 +183,27 @@ fn summary(left_out: &BTreeMap<String, u64>) -> String {
     format!("Left out so far in this run: {number} {tests}, which need {}", needs.join("; "))
 }
 
+/// If this variable names a file, the duration of each test is appended to it, in seconds.
+const TIMES: &str = "HOLO_TEST_TIMES";
+
+/// Runs a test, and notes its duration if that is requested.
+fn timed(name: &str, test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    let Some(file) = env::var_os(TIMES) else { return test() };
+    let began = Instant::now();
+    let result = test();
+    let line = format!("{:.2} {name}\n", began.elapsed().as_secs_f64());
+    let appended =
+        OpenOptions::new().create(true).append(true).open(file).and_then(|mut file| file.write_all(line.as_bytes()));
+    result.and(appended.map_err(Failed::from))
+}
+
 /// Creates a test that is skipped unless its requirements are met; its name then lists those.
 ///
 /// If [`REQUIRE_ALL`] is set, it fails instead.
 #[must_use]
 pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let own_name = name.to_owned();
+    let test = move || timed(&own_name, test);
     let required = env::var_os(REQUIRE_ALL).is_some_and(|value| !value.is_empty());
     match missing(needs) {
         None => Trial::test(name, test),
