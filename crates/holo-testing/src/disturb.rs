@@ -130,13 +130,13 @@ const EVERY_CALL: &str = "HOLO_TEST_EVERY_CALL";
 /// Goes through these calls and their numbers as long as `once` returns true. Returns the number of such calls, rounded up to the next
 /// number that was tried.
 ///
-/// Programs repeat the same few steps, so by default the distance between the numbers grows by a third.
+/// Programs repeat the same few steps, so by default the distance between the numbers grows by half.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> usize {
     let skips = std::env::var_os(EVERY_CALL).is_none();
     let mut count = |call: &&str| {
         let mut number = 1;
         while once(call, number) {
-            number += 1 + if skips { number / 3 } else { 0 };
+            number += 1 + if skips { number / 2 } else { 0 };
         }
         number - 1
     };
