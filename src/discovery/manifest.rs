@@ -14,11 +14,9 @@ use std::ffi::CStr;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use std::{io, thread};
 
-/// No clock of a file system has a tick longer than this, in seconds. Two changes within a tick have the same time.
-const COARSEST_TICK: i64 = 2;
 /// The number of files that are compared by one thread.
 const PER_THREAD: usize = 2048;
 /// The maximum number of threads that compare files.
@@ -249,8 +247,7 @@ pub(super) fn digest(value: &impl Hash) -> u64 {
 
 /// Returns true if a change after this moment results in other times.
 fn is_settled(stat: &Stat, moment: SystemTime) -> bool {
-    let moment = moment.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    stat.st_mtime.max(stat.st_ctime).saturating_add(COARSEST_TICK) < moment.try_into().unwrap_or(i64::MAX)
+    holo_change::is_settled(stat.st_mtime.max(stat.st_ctime).try_into().unwrap_or_default(), moment)
 }
 
 /// Makes a manifest.

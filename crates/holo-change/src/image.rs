@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 
-pub use stamp::{Meanwhile, Stamp};
+pub use stamp::{Meanwhile, Stamp, is_settled};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const SMALLEST_BUFFER: usize = 1 << 12;

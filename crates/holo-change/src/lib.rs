@@ -34,7 +34,7 @@ pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
 pub use error::{Notices, PathError};
 pub use group::{Results, Step, Store, Unsynced, commit};
-pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
+pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step, is_settled};
 pub use locations::{Locations, SharedDatabase};
 pub use overwriting::{are_open_for_writing, is_between};
 pub use path_handle::{

@@ -26,24 +26,24 @@ mod change;
 mod location;
 mod owners;
 mod plan;
+mod shared;
 
 pub use change::{NewVersion, StagedTree, TreeChange};
 pub use location::TreeError;
 pub use owners::{Adoption, PathOwners, TreeOwner};
 pub use plan::PendingEntry;
+pub use shared::SharedTrees;
 
 use crate::bases::Bases;
-use crate::canonical::CanonicalPaths;
 use crate::claims::Claims;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::manifest::{EntryKind, FileDigests, Manifest, ManifestEntry, ManifestRecord, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::tracked::{EditedFiles, Held, MadeDirectories, Overlays, PluginStore, Unmanaged};
+use crate::tracked::{EditedFiles, MadeDirectories, Overlays, PluginStore, Unmanaged};
 use location::TreeLocation;
 use plan::Plan;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -61,14 +61,14 @@ pub struct TreeStore {
     /// The plugin's state directory.
     plugin: PluginStore,
     locations: Locations,
-    /// The paths that entities of other plugins hold, read on first use.
-    held: Rc<RefCell<Option<Rc<Held>>>>,
+    shared: Arc<SharedTrees>,
     /// Held while directories that several entities may need are created or removed.
     directories: Arc<Mutex<()>>,
 }
 
 impl TreeStore {
-    /// Opens the store in a plugin's state directory. Stores that are used concurrently share the lock for directories.
+    /// Opens the store in a plugin's state directory. Stores that are used concurrently share the lock for directories,
+    /// and those of a set what they know about others.
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
@@ -76,12 +76,13 @@ impl TreeStore {
         locations: &Locations,
         digests: Rc<dyn FileDigests>,
         directories: &Arc<Mutex<()>>,
+        shared: &Arc<SharedTrees>,
     ) -> Result<TreeStore> {
         let state = Tree::open(locations.state_dir())?;
         Ok(TreeStore {
             plugin: PluginStore::own(locations)?,
             locations: locations.clone(),
-            held: Rc::default(),
+            shared: Arc::clone(shared),
             root: Tree::open(locations.root())?,
             bases: Bases::new(&state),
             state,
@@ -133,18 +134,8 @@ impl TreeStore {
         self.edited.reject(path)
     }
 
-    fn held(&self) -> Result<Rc<Held>> {
-        if let Some(held) = &*self.held.borrow() {
-            return Ok(Rc::clone(held));
-        }
-        let held = Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root), None)?);
-        *self.held.borrow_mut() = Some(Rc::clone(&held));
-        Ok(held)
-    }
-
-    /// Drops cached data that other processes may have changed: directories, and held paths.
+    /// Drops cached directories, which other processes may have changed.
     pub fn forget_directories(&self) {
-        self.held.take();
         self.root.forget();
         self.state.forget();
     }

@@ -10,7 +10,7 @@ mod sliding;
 pub use comparison::{Change, Comparison};
 pub use hunks::hunks;
 pub use merge::{Labels, Merged, merge};
-pub use patch::{HunkError, Patch, PatchError};
+pub use patch::{HunkError, Patch, PatchError, PatchedText};
 
 /// A file with a NUL in this many first bytes is binary.
 const NUL_WINDOW: usize = 8000;

@@ -3,8 +3,11 @@
 #[cfg(test)]
 mod tests;
 
+use crate::is_binary;
 use bstr::{BString, ByteSlice};
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 /// The maximum number of unchanged lines at the ends of a hunk that need not match.
 const MAX_FUZZ: usize = 2;
@@ -87,60 +90,119 @@ impl Patch {
     /// # Errors
     /// If a hunk does not match anywhere.
     pub fn apply(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
-        self.apply_with_fuzz(base, MAX_FUZZ)
+        let mut text = PatchedText::new(base);
+        text.apply(self)?;
+        Ok(text.into_bytes())
+    }
+
+    /// Returns the changes to these lines, in order: ranges that do not touch each other, and the lines in their place.
+    fn edits(&self, lines: &[Cow<'_, [u8]>], max_fuzz: usize) -> Result<Vec<Edit<'_>>, HunkError> {
+        let mut locator = Locator::new(lines, max_fuzz);
+        let mut edits: Vec<Edit<'_>> = Vec::new();
+        for (index, hunk) in self.hunks.iter().enumerate() {
+            let done = edits.last().map_or(0, |(range, _)| range.end);
+            let Some(mut at) = locator.locate(hunk, done) else {
+                return Err(HunkError { number: index + 1, count: self.hunks.len(), hunk: hunk.text.clone() });
+            };
+            for line in &hunk.lines {
+                if line.kind == Kind::Context {
+                    // Keep the line of the text, even if it only matches approximately.
+                    at += 1;
+                    continue;
+                }
+                if edits.last().is_none_or(|(range, _)| range.end != at) {
+                    edits.push((at..at, Vec::new()));
+                }
+                let Some((range, added)) = edits.last_mut() else { continue };
+                if line.kind == Kind::Added {
+                    added.push(&line.text);
+                } else {
+                    at += 1;
+                    range.end = at;
+                }
+            }
+        }
+        Ok(edits)
+    }
+}
+
+/// A range of lines, and the lines in their place.
+type Edit<'p> = (Range<usize>, Vec<&'p [u8]>);
+
+/// A text to which patches are applied one after the other. Each of them only touches the lines that it changes.
+#[derive(Debug)]
+pub struct PatchedText<'t> {
+    /// The lines, each with its newline except possibly the last one.
+    lines: Vec<Cow<'t, [u8]>>,
+    /// True if a line contains a NUL, or did before a patch removed it.
+    may_be_binary: bool,
+}
+
+impl<'t> PatchedText<'t> {
+    /// Creates a text without patches.
+    #[must_use]
+    pub fn new(text: &'t [u8]) -> PatchedText<'t> {
+        let lines = text.lines_with_terminator().map(Cow::Borrowed).collect();
+        PatchedText { lines, may_be_binary: is_binary(text) || text.contains(&0) }
+    }
+
+    /// Applies a patch like [`Patch::apply`].
+    ///
+    /// # Errors
+    /// If a hunk does not match anywhere. The text is unchanged then.
+    pub fn apply(&mut self, patch: &Patch) -> Result<(), HunkError> {
+        self.apply_with_fuzz(patch, MAX_FUZZ)
     }
 
     /// Like `apply`, but all context lines must match, possibly at another position.
     ///
     /// # Errors
-    /// If a hunk does not match anywhere.
-    pub fn apply_exactly(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
-        self.apply_with_fuzz(base, 0)
+    /// If a hunk does not match anywhere. The text is unchanged then.
+    pub fn apply_exactly(&mut self, patch: &Patch) -> Result<(), HunkError> {
+        self.apply_with_fuzz(patch, 0)
     }
 
-    fn apply_with_fuzz(&self, base: &[u8], max_fuzz: usize) -> Result<Vec<u8>, HunkError> {
-        let lines: Vec<&[u8]> = base.lines_with_terminator().collect();
-        let mut locator = Locator::new(&lines, max_fuzz);
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        // The lines of the base before this one have been processed.
-        let mut done = 0;
-        for (index, hunk) in self.hunks.iter().enumerate() {
-            let Some(start) = locator.locate(hunk, done) else {
-                return Err(HunkError { number: index + 1, count: self.hunks.len(), hunk: hunk.text.clone() });
-            };
-            let mut at = start;
-            for line in &hunk.lines {
-                match line.kind {
-                    // Keep the base's line, even if it only matches approximately.
-                    Kind::Context => at += 1,
-                    Kind::Removed => {
-                        pieces.extend(lines.get(done..at).unwrap_or_default());
-                        at += 1;
-                        done = at;
-                    }
-                    Kind::Added => {
-                        pieces.extend(lines.get(done..at).unwrap_or_default());
-                        pieces.push(&line.text);
-                        done = done.max(at);
-                    }
+    fn apply_with_fuzz(&mut self, patch: &Patch, max_fuzz: usize) -> Result<(), HunkError> {
+        let edits = patch.edits(&self.lines, max_fuzz)?;
+        for (range, added) in edits.into_iter().rev() {
+            let mut lines: Vec<Cow<'t, [u8]>> = Vec::with_capacity(added.len());
+            for line in added {
+                let before = range.start.checked_sub(1).and_then(|before| self.lines.get_mut(before));
+                if let Some(before) = lines.last_mut().or(before) {
+                    terminate(before);
                 }
+                self.may_be_binary |= line.contains(&0);
+                // The last line may be an empty one without a newline.
+                lines.extend((!line.is_empty()).then(|| Cow::Owned(line.to_vec())));
             }
+            if range.end < self.lines.len()
+                && let Some(last) = lines.last_mut()
+            {
+                terminate(last);
+            }
+            self.lines.splice(range, lines);
         }
-        pieces.extend(lines.get(done..).unwrap_or_default());
-        Ok(join(&pieces))
+        Ok(())
+    }
+
+    /// Returns true if the text is [binary](crate::is_binary).
+    #[must_use]
+    pub fn is_binary(&self) -> bool {
+        self.may_be_binary && is_binary(&self.lines.concat())
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.lines.concat()
     }
 }
 
-/// Joins lines. A line without a newline gets one unless it is the last.
-fn join(pieces: &[&[u8]]) -> Vec<u8> {
-    let mut text: Vec<u8> = Vec::new();
-    for piece in pieces {
-        if text.last().is_some_and(|&last| last != b'\n') {
-            text.push(b'\n');
-        }
-        text.extend_from_slice(piece);
+/// Adds the newline that a line lacks, as soon as it is not the last one.
+fn terminate(line: &mut Cow<'_, [u8]>) {
+    if !line.ends_with(b"\n") {
+        line.to_mut().push(b'\n');
     }
-    text
 }
 
 impl Hunk {
@@ -183,7 +245,7 @@ impl Hunk {
 
 /// Finds positions for successive hunks.
 struct Locator<'a> {
-    lines: &'a [&'a [u8]],
+    lines: &'a [Cow<'a, [u8]>],
     max_fuzz: usize,
     /// The number of lines by which the last hunk was moved.
     offset: isize,
@@ -191,7 +253,7 @@ struct Locator<'a> {
 
 /// A hunk to find, ignoring some lines at its ends.
 struct Search<'a> {
-    lines: &'a [&'a [u8]],
+    lines: &'a [Cow<'a, [u8]>],
     pattern: &'a [&'a [u8]],
     prefix_fuzz: usize,
     suffix_fuzz: usize,
@@ -200,7 +262,7 @@ struct Search<'a> {
 impl<'a> Locator<'a> {
     /// Creates a locator for these lines. `max_fuzz` is the maximum number of context lines at the ends of hunks that
     /// need not match.
-    fn new(lines: &'a [&'a [u8]], max_fuzz: usize) -> Locator<'a> {
+    fn new(lines: &'a [Cow<'a, [u8]>], max_fuzz: usize) -> Locator<'a> {
         Locator { lines, max_fuzz, offset: 0 }
     }
 
@@ -265,7 +327,8 @@ impl Search<'_> {
         let pattern = self.pattern.get(self.prefix_fuzz..self.pattern.len().saturating_sub(self.suffix_fuzz));
         let Some(pattern) = pattern else { return true };
         let Ok(start) = usize::try_from(place + self.prefix_fuzz.cast_signed()) else { return false };
-        self.lines.get(start..start + pattern.len()) == Some(pattern)
+        let lines = self.lines.get(start..start + pattern.len());
+        lines.is_some_and(|lines| lines.iter().zip(pattern).all(|(line, wanted)| **line == **wanted))
     }
 }
 

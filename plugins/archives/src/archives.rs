@@ -11,8 +11,8 @@ use holo_download::Address;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Witness,
-    apply_concurrently,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict, Witness,
+    apply_concurrently, check_concurrently,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,6 +85,7 @@ impl Plugin for Archives {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
+        let _set = self.shared.begin_set();
         let entities = || set.iter().map(|job| &job.entity.entity);
         self.shared.queue.enter(entities().map(|archive| (archive.id.clone(), archive.work_paths(host))));
         let wrapped: Vec<Queued<'_, Self::Entity>> = set
@@ -94,6 +95,11 @@ impl Plugin for Archives {
         let jobs: Vec<Job<'_, Queued<'_, Self::Entity>>> =
             wrapped.iter().zip(set).map(|(entity, job)| Job { entity, mode: job.mode }).collect();
         apply_concurrently(host, &jobs, host.jobs(), answers);
+    }
+
+    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers<Verdict>) {
+        let _set = self.shared.begin_set();
+        check_concurrently(host, set, host.jobs(), answers);
     }
 }
 

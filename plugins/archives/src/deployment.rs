@@ -156,7 +156,7 @@ impl Deployment<'_> {
 
     fn save_record(&self, state: &mut CurrentState) -> Result<(), PathError> {
         if state.stored.as_ref() != Some(&state.record) {
-            self.store.memory.keep(&Remembered::new(self.report, state.record.clone()))?;
+            self.store.keep(&Remembered::new(self.report, state.record.clone()))?;
             state.stored = Some(state.record.clone());
         }
         Ok(())

@@ -305,7 +305,7 @@ fn report(entity: &ArchiveEntity) -> EntityReport {
     let edges = &mut report.edges;
     let asset = |kind: &str, value: &str| Asset::new(kind, value);
     let provided: Vec<&str> = std::iter::once(archive.path.as_str()).chain(archive.extract_to.as_deref()).collect();
-    if let Some(own) = entity.inventory.defined.iter().find(|own| own.id == entity.id) {
+    if let Some(own) = entity.inventory.definition(&entity.id) {
         let tree = own.tree.iter().filter(|_| own.ensure == Ensure::Present).map(|tree| ("path-shared", tree));
         for (kind, path) in std::iter::once(("path", &own.path)).chain(tree) {
             edges.owns.extend(path.to_str().map(|path| asset(kind, path)));

@@ -11,6 +11,7 @@ use holo_change::{Durability, Kind, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Output};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An archive to be removed.
 pub(crate) struct Removal<'a> {
@@ -181,7 +182,7 @@ impl Removal<'_> {
     }
 
     fn save_record(&self, record: &ArchiveRecord) -> Result<(), PathError> {
-        self.store.memory.keep(&Remembered::new(self.report, record.clone()))
+        self.store.keep(&Remembered::new(self.report, record.clone()))
     }
 
     fn location(&self) -> PathHandle {
@@ -245,7 +246,7 @@ impl Removal<'_> {
     /// plugin.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
-        Ok(self.store.owners_below(self.id, &path)?.has(&path)? || trees.rival(&path, &self.store.claims())?.is_some())
+        Ok(self.store.owners_below(self.id, &path)?.has(&path)? || trees.rival(&path, self.store.claims())?.is_some())
     }
 
     fn canonical(&self) -> Result<PathBuf, PathError> {
@@ -295,7 +296,7 @@ pub(crate) fn remove_tree(
     let mut extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
-    let removed = extracted.remove(force, &owners, store.claims(), &store.has_changed);
+    let removed = extracted.remove(force, &owners, Arc::clone(store.claims()), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;
     let waiting = extracted.waiting();
     if has_changed {
@@ -315,7 +316,7 @@ pub(crate) fn would_remove_tree(
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
         return Ok(None);
     }
-    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, &store.claims())?;
+    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, store.claims())?;
     if losses.is_empty() {
         return Ok(Some(format!("would remove the files extracted to {directory}")));
     }
@@ -330,7 +331,7 @@ pub(crate) fn pending_removal(
 ) -> Result<Vec<PendingEntry>, ArchiveError> {
     let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
-    Ok(extracted.pending(&BTreeMap::new(), &owners, &store.claims())?)
+    Ok(extracted.pending(&BTreeMap::new(), &owners, store.claims())?)
 }
 
 /// Prints warnings for files that are kept because of overlays.

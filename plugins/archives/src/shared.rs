@@ -1,11 +1,15 @@
 //! State that the archives in one process share.
 
 use holo_change::Tree;
+use holo_change::claims::Claims;
 use holo_change::error::Result;
+use holo_change::tree_store::SharedTrees;
 use holo_plugin::Host;
 use rustix::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -13,6 +17,28 @@ pub(crate) struct Shared {
     pub(crate) queue: PathQueue,
     /// Held while directories that several archives may need are created or removed.
     pub(crate) directories: Arc<Mutex<()>>,
+    set: Mutex<Option<Arc<SharedBySet>>>,
+}
+
+/// What the archives of a set know about others, which would take quadratic time to read for each of them.
+#[derive(Debug, Default)]
+pub(crate) struct SharedBySet {
+    pub(crate) trees: Arc<SharedTrees>,
+    /// The claims of entities of other plugins.
+    pub(crate) claims: OnceLock<Arc<Claims>>,
+    /// Set when all records were read, with the message about one that is unreadable.
+    pub(crate) unreadable: OnceLock<Option<String>>,
+    /// True if all directories that archives have created were examined, including those that a killed run has left.
+    pub(crate) has_swept: AtomicBool,
+}
+
+/// A guard that ends a set.
+pub(crate) struct BegunSet<'a>(&'a Shared);
+
+impl Drop for BegunSet<'_> {
+    fn drop(&mut self) {
+        *self.0.set.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// The lock of the state directory. The plugin of a killed dispatcher may still be using it, and other plugins take
@@ -39,6 +65,17 @@ impl Drop for LockedState<'_> {
 }
 
 impl Shared {
+    /// Begins a set. Until the guard is dropped, its archives share what they know about others.
+    pub(crate) fn begin_set(&self) -> BegunSet<'_> {
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::default());
+        BegunSet(self)
+    }
+
+    /// Returns what the archives of the set share. Outside of sets, nothing is shared.
+    pub(crate) fn by_set(&self) -> Arc<SharedBySet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    }
+
     /// Locks the state directory against other processes, until no archive is being processed any more. The first call
     /// removes incomplete files of killed processes with `tidy`.
     pub(crate) fn lock_state(&self, host: &Host, tidy: impl FnOnce() -> Result<()>) -> Result<LockedState<'_>> {
@@ -67,47 +104,50 @@ pub(crate) type WorkPaths = Vec<PathBuf>;
 /// An archive is only begun after all preceding ones have been, so waiting for them cannot cause a deadlock.
 #[derive(Debug, Default)]
 pub(crate) struct PathQueue {
-    waiting: Mutex<Vec<(String, WorkPaths)>>,
+    /// The archives that have not left, each with the preceding ones that use some of the same paths.
+    waiting: Mutex<HashMap<String, BTreeSet<Arc<str>>>>,
     left: Condvar,
 }
 
 impl PathQueue {
     /// Enters the archives of a set, in order.
     pub(crate) fn enter(&self, set: impl IntoIterator<Item = (String, WorkPaths)>) {
-        *self.waiting() = set.into_iter().collect();
+        let mut users: BTreeMap<PathBuf, Vec<Arc<str>>> = BTreeMap::new();
+        let mut waiting = HashMap::new();
+        for (id, paths) in set {
+            let above = paths.iter().flat_map(|path| path.ancestors()).filter_map(|above| users.get(above));
+            let mut preceding: BTreeSet<Arc<str>> = above.flatten().cloned().collect();
+            for path in &paths {
+                let below = users.range(path.clone()..).take_while(|(below, _)| below.starts_with(path));
+                preceding.extend(below.flat_map(|(_, users)| users).cloned());
+            }
+            let user: Arc<str> = id.as_str().into();
+            paths.into_iter().for_each(|path| users.entry(path).or_default().push(Arc::clone(&user)));
+            waiting.insert(id, preceding);
+        }
+        *self.waiting() = waiting;
     }
 
     /// Waits until all preceding archives that use some of the same paths have left.
     pub(crate) fn wait(&self, id: &str) {
-        let is_free = |waiting: &Vec<(String, WorkPaths)>| {
-            let before = waiting.iter().position(|(other, _)| other == id).unwrap_or(0);
-            let (earlier, rest) = waiting.split_at(before);
-            rest.first().is_none_or(|(_, own)| earlier.iter().all(|(_, paths)| !overlap(own, paths)))
-        };
         let mut waiting = self.waiting();
-        while !is_free(&waiting) {
+        let is_blocked = |waiting: &HashMap<String, BTreeSet<Arc<str>>>| {
+            waiting.get(id).is_some_and(|preceding| preceding.iter().any(|other| waiting.contains_key(&**other)))
+        };
+        while is_blocked(&waiting) {
             waiting = self.left.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Removes an archive that was processed, successfully or not.
     pub(crate) fn leave(&self, id: &str) {
-        self.waiting().retain(|(other, _)| other != id);
+        self.waiting().remove(id);
         self.left.notify_all();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<(String, WorkPaths)>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Arc<str>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn overlap(one: &[PathBuf], other: &[PathBuf]) -> bool {
-    one.iter().any(|one| other.iter().any(|other| are_nested(one, other)))
-}
-
-/// Returns true if two paths are equal, or one is below the other.
-fn are_nested(one: &Path, other: &Path) -> bool {
-    one.starts_with(other) || other.starts_with(one)
 }
 
 #[cfg(test)]
@@ -125,9 +165,10 @@ mod tests {
             ("a".to_owned(), paths(&["/srv/a", "/opt"])),
             ("b".to_owned(), paths(&["/srv/b", "/usr"])),
             ("c".to_owned(), paths(&["/srv/c", "/opt/app"])),
+            ("d".to_owned(), paths(&["/opt-d", "/srv/d"])),
         ]);
         // Neither the first archives nor those that have not entered have to wait.
-        ["a", "b", "x"].iter().for_each(|id| queue.wait(id));
+        ["a", "b", "d", "x"].iter().for_each(|id| queue.wait(id));
         thread::scope(|scope| {
             let (sender, come) = mpsc::channel();
             let queue = &queue;
@@ -141,6 +182,5 @@ mod tests {
             queue.leave("a");
             come.recv_timeout(Duration::from_secs(10)).unwrap();
         });
-        assert!(are_nested(Path::new("/"), Path::new("/x")) && !are_nested(Path::new("/opt/a"), Path::new("/opt/ab")));
     }
 }

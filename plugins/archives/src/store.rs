@@ -2,7 +2,7 @@
 
 use crate::definition::Ensure;
 use crate::error::ArchiveError;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedBySet};
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claims};
@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(crate) struct Store {
     /// The target directories of archives, and the bases of extracted files and of downloads.
@@ -25,6 +26,7 @@ pub(crate) struct Store {
     pub(crate) checksums: Rc<ChecksumCache>,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
+    by_set: Arc<SharedBySet>,
     /// True if any file outside of the state directory was changed.
     pub(crate) has_changed: Rc<Cell<bool>>,
     host: Host,
@@ -47,13 +49,14 @@ impl Store {
         let cache = checksums_location(id);
         let state = Tree::open(host.state_dir())?;
         let checksums = Rc::new(ChecksumCache::open(state.place(&cache), !host.verifies()));
-        let digests = Rc::clone(&checksums);
+        let (digests, by_set) = (Rc::clone(&checksums), shared.by_set());
         Ok(Store {
-            trees: TreeStore::open(host.locations(), digests, &shared.directories)?,
+            trees: TreeStore::open(host.locations(), digests, &shared.directories, &by_set.trees)?,
             memory: BaseStore::open(host.locations()),
             checksums,
             inventory: Arc::clone(inventory),
             shared: Arc::clone(shared),
+            by_set,
             has_changed: Rc::default(),
             host: host.clone(),
         })
@@ -74,19 +77,26 @@ impl Store {
     /// Removes the record of an archive without files.
     pub(crate) fn forget(&self, id: &str) -> Result<(), PathError> {
         holo_download::remove_cache(&self.trees.state(&checksums_location(id)))?;
-        self.memory.forget(id)
+        self.memory.forget(id)?;
+        self.trees.forget_paths(id)
+    }
+
+    /// Writes the record of an archive.
+    pub(crate) fn keep(&self, remembered: &Remembered<ArchiveRecord>) -> Result<(), PathError> {
+        self.memory.keep(remembered)?;
+        self.trees.note_paths(&remembered.id, remembered.base.paths())
     }
 
     /// Returns the paths in an area that belong to other archives.
     pub(crate) fn owners_below(&self, id: &str, area: &Path) -> Result<PathOwners, ArchiveError> {
-        Ok(PathOwners::read(&self.trees, id, &self.other_owners(id)?, area)?)
+        Ok(PathOwners::read(&self.trees, id, &self.other_owners(id, area)?, area)?)
     }
 
     /// Returns the paths in the directory of an archive, except those that the archive itself has extracted to this
     /// directory. If it was extracted before to another directory, which contains this one or is below it, those paths
     /// count as an orphan's.
     pub(crate) fn read_owners_in_tree(&self, id: &str, tree: &Path) -> Result<PathOwners, ArchiveError> {
-        let mut owners = self.other_owners(id)?;
+        let mut owners = self.other_owners(id, tree)?;
         if let Some(own) = self.memory.recall::<ArchiveRecord>(id)? {
             let mut own = own.base.to_owner(id, true);
             own.file = None;
@@ -100,27 +110,38 @@ impl Store {
         self.read_owners_in_tree(id, tree).map(Rc::new)
     }
 
-    fn other_owners(&self, id: &str) -> Result<Vec<TreeOwner>, ArchiveError> {
-        let others = self.others(id)?;
-        Ok(others.iter().map(|other| other.base.to_owner(&other.id, self.inventory.is_orphan(&other.id))).collect())
+    fn other_owners(&self, id: &str, area: &Path) -> Result<Vec<TreeOwner>, ArchiveError> {
+        self.require_readable_records()?;
+        let mut near = self.trees.users_near(area)?;
+        near.remove(id);
+        let mut owners = Vec::new();
+        for other in near {
+            let record = self.memory.recall::<ArchiveRecord>(&other)?;
+            owners.extend(record.map(|record| record.base.to_owner(&other, self.inventory.is_orphan(&other))));
+        }
+        Ok(owners)
     }
 
-    /// Returns the records of other archives.
-    ///
-    /// # Errors
-    /// If a record cannot be read, because it may be for the same paths.
-    pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<ArchiveRecord>>, ArchiveError> {
-        let mut problems = Problems::default();
-        let all = self.memory.all::<ArchiveRecord>(&mut Output::new(&mut problems))?;
-        match problems.0.first() {
-            Some(problem) => Err(ArchiveError::UnreadableRecord(problem.clone())),
-            None => Ok(all.into_values().filter(|other| other.id != id).collect()),
+    /// Fails if a record cannot be read, because it may be for the same paths.
+    fn require_readable_records(&self) -> Result<(), ArchiveError> {
+        let known = &self.by_set.unreadable;
+        if known.get().is_none() {
+            let mut problems = Problems::default();
+            self.memory.all::<ArchiveRecord>(&mut Output::new(&mut problems))?;
+            let _ = known.set(problems.0.into_iter().next());
+        }
+        match known.get().cloned().flatten() {
+            Some(problem) => Err(ArchiveError::UnreadableRecord(problem)),
+            None => Ok(()),
         }
     }
 
     /// Returns the claims of entities of other plugins.
-    pub(crate) fn claims(&self) -> Claims {
-        claims::all(self.host.locations()).into_iter().filter(|claim| !claim.id.starts_with(PREFIX)).collect()
+    pub(crate) fn claims(&self) -> &Arc<Claims> {
+        self.by_set.claims.get_or_init(|| {
+            let all = claims::all(self.host.locations()).into_iter();
+            Arc::new(all.filter(|claim| !claim.id.starts_with(PREFIX)).collect())
+        })
     }
 
     /// Removes empty directories that were created by archives, and that no archive needs. `record` is that of the
@@ -137,18 +158,34 @@ impl Store {
         if made.iter().next().is_none() {
             return Ok(());
         }
-        let others = self.others(id)?;
-        let all = || others.iter().map(|other| (&*other.id, &other.base)).chain(record.map(|record| (id, record)));
-        let used = all().filter(|(of, record)| !record.is_empty() && (is_going_on || *of != id));
+        self.require_readable_records()?;
         // The target directory, and the directory of the download.
-        let needed: Vec<PathBuf> = used
-            .flat_map(|(_, record)| {
-                let folder = record.path.as_deref().and_then(|path| Path::new(path).parent());
-                record.trees.iter().map(Path::new).chain(folder).map(Path::to_owned).collect::<Vec<_>>()
-            })
-            .collect();
-        let is_on_the_way = |directory: &PathBuf| needed.iter().any(|path| path.starts_with(directory));
-        let unneeded: BTreeSet<PathBuf> = made.iter().filter(|directory| !is_on_the_way(directory)).collect();
+        let needs = |record: &ArchiveRecord, directory: &Path| {
+            let folder = record.path.as_deref().and_then(|path| Path::new(path).parent());
+            let mut needed = record.trees.iter().map(Path::new).chain(folder);
+            !record.is_empty() && needed.any(|path| path.starts_with(directory))
+        };
+        let is_needed = |directory: &Path| {
+            let needs_it = |other: &str| {
+                let other = if other == id { None } else { self.memory.recall::<ArchiveRecord>(other)? };
+                Ok(other.is_some_and(|other| needs(&other.base, directory)))
+            };
+            let own = record.filter(|_| is_going_on);
+            Ok(own.is_some_and(|own| needs(own, directory)) || self.trees.is_used_below(directory, needs_it)?)
+        };
+        // The first archive of a set also removes what earlier runs have left.
+        let candidates: BTreeSet<PathBuf> = if self.by_set.has_swept.swap(true, Ordering::Relaxed) {
+            self.trees.paths_of(id)?.iter().flat_map(|path| made.near(path)).collect()
+        } else {
+            made.iter().collect()
+        };
+        let mut unneeded = BTreeSet::new();
+        for directory in candidates {
+            let is_needed: Result<bool, PathError> = is_needed(&directory);
+            if !is_needed? {
+                unneeded.insert(directory);
+            }
+        }
         Ok(made.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?)
     }
 }
@@ -268,7 +305,7 @@ impl ArchiveRecord {
 pub(crate) struct Inventory {
     /// Archives that are no longer defined.
     pub(crate) orphans: BTreeMap<String, Remembered<ArchiveRecord>>,
-    /// Archives that are defined, and not skipped by a condition.
+    /// Archives that are defined, and not skipped by a condition, by ID.
     pub(crate) defined: Vec<DefinedArchive>,
 }
 
@@ -291,6 +328,11 @@ impl Inventory {
                 || tree.is_some_and(|tree| record.trees.iter().any(|own| Path::new(own) == tree))
         };
         self.orphans.values().filter(|orphan| has(&orphan.base)).collect()
+    }
+
+    pub(crate) fn definition(&self, id: &str) -> Option<&DefinedArchive> {
+        let index = self.defined.binary_search_by(|defined| defined.id.as_str().cmp(id)).ok()?;
+        self.defined.get(index)
     }
 
     pub(crate) fn is_orphan(&self, id: &str) -> bool {

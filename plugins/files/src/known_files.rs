@@ -6,7 +6,7 @@
 //! for what it selects.
 
 use bstr::{BString, ByteSlice};
-use holo_change::{CanonicalPaths, Fingerprint, Tree, UnchangedRecord};
+use holo_change::{CanonicalPaths, Fingerprint, Tree, UnchangedRecord, is_settled};
 use holo_plugin::definitions::{FileState, KnownFiles, OutlinedTable, TableId};
 use holo_plugin::{Asset, Host, ScanLimit};
 use std::cell::RefCell;
@@ -15,15 +15,13 @@ use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// The file of the record in the state directory, and its temporary name.
 const RECORD: &str = ".definitions";
 const STAGED: &str = ".definitions.new";
 /// The entry of the record.
 const ALL: &[u8] = b"definitions";
-/// No clock of a file system has a tick longer than this, in seconds.
-const COARSEST_TICK: u64 = 2;
 
 /// The definition files that a scan has found to be right, for the record, which the next apply writes.
 #[derive(Debug, Default)]
@@ -83,9 +81,8 @@ impl KnownFiles for ScannedFiles<'_> {
     }
 
     fn found_right(&self, files: &[FileState]) {
-        let begun = self.begun.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // A second change within the same clock tick of the file system would be invisible.
-        let are_settled = files.iter().all(|file| file.changed_at() + COARSEST_TICK < begun);
+        let are_settled = files.iter().all(|file| is_settled(file.changed_at(), self.begun));
         self.news.set((are_settled && !self.knows(files)).then(|| files.to_vec()));
     }
 

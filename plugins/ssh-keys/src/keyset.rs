@@ -99,9 +99,8 @@ impl KeySet {
         Ok(section.with_counted(counted))
     }
 
-    /// Copies the managed part of the user's file to the cache directory, because the dispatcher compares files as root, who must not look
-    /// into the home directory. Returns false if there is nothing to compare.
-    pub(crate) fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
+    /// Returns the managed part of the user's file, in the wording of the source. The file is only read again when it has changed.
+    fn managed_part(&self, host: &Host) -> Result<Vec<u8>, KeySetError> {
         let mut last_read = self.family.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         let known = last_read.as_ref().map(|(stamp, _)| *stamp);
         let section = match at_home_of(host, &self.name.user, move |home| home.read_unless(known)) {
@@ -114,7 +113,19 @@ impl KeySet {
             },
         };
         let nothing = MarkedLines::default();
-        let section = self.section(host)?.as_source(section.map_or(&nothing, |(_, lines)| lines));
+        Ok(self.section(host)?.as_source(section.map_or(&nothing, |(_, lines)| lines)))
+    }
+
+    /// Returns true if the managed part of the user's file is as desired.
+    pub(crate) fn has_its_keys(&self, host: &Host) -> Result<bool, KeySetError> {
+        let part = self.managed_part(host)?;
+        Ok(self.source.as_ref().map_or(part.is_empty(), |source| source.is(&part)))
+    }
+
+    /// Copies the managed part of the user's file to the cache directory, because the dispatcher compares files as root, who must not look
+    /// into the home directory. Returns false if there is nothing to compare.
+    pub(crate) fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
+        let section = self.managed_part(host)?;
         if section.is_empty() && self.is_orphan() {
             return Ok(false);
         }

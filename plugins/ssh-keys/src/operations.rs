@@ -9,7 +9,7 @@ use holo_change::error::PathError;
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
@@ -46,9 +46,14 @@ impl Family {
     /// Returns the sections of all key sets of the user, with the given ones marked as applied.
     fn sections(&self, host: &Host, applied: &[&KeySet]) -> Result<Sections, PathError> {
         let mut all = Vec::new();
+        let recorded = match self.living.first() {
+            Some((name, _)) => record::sets(host, &name.user)?,
+            None => BTreeSet::new(),
+        };
         for (name, source) in &self.living {
-            let section = Section::new(name.id(), source.clone());
-            all.push(section.with_counted(record::read(host, name.parts())?));
+            let is_recorded = recorded.contains(OsStr::from_bytes(&name.set));
+            let counted = if is_recorded { record::read(host, name.parts())? } else { Vec::new() };
+            all.push(Section::new(name.id(), source.clone()).with_counted(counted));
         }
         // Orphans own only marked lines. Unmarked lines that they counted stay.
         all.extend(self.orphans.iter().map(|name| Section::new(name.id(), Source::gone())));
@@ -284,6 +289,10 @@ fn verdicts(sections: &Sections, change: &Change) -> Vec<Verdict> {
 pub(crate) fn preview(set: &KeySet, host: &Host) -> Result<Option<FilePair>, KeySetError> {
     if let Some(error) = set.held_back() {
         return Err(error);
+    }
+    // Most key sets are in their desired state, and need not be compared with those of all others.
+    if set.has_its_keys(host)? {
+        return Ok(None);
     }
     let sections = Arc::new(set.family.sections(host, &[set])?);
     let to_compare = Arc::clone(&sections);

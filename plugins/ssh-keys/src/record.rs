@@ -6,7 +6,7 @@ use holo_change::error::{PathError, Result};
 use holo_change::{Durability, OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -89,6 +89,11 @@ type SetName<'a> = (&'a str, &'a BStr);
 fn place(host: &Host, (user, set): SetName<'_>) -> Result<PathHandle> {
     let path = Path::new(DIRECTORY).join(user).join(OsStr::from_bytes(set));
     Ok(Tree::open(host.state_dir())?.place(&path))
+}
+
+/// Returns the key sets of a user that have recorded key lines.
+pub(crate) fn sets(host: &Host, user: &str) -> Result<BTreeSet<OsString>> {
+    Ok(place(host, (user, BStr::new("x")))?.siblings()?.into_iter().collect())
 }
 
 /// Reads the recorded key lines, which have no comments.

@@ -494,6 +494,11 @@ impl Source {
         Source(Vec::new())
     }
 
+    /// Returns true if this is the content.
+    pub(crate) fn is(&self, content: &[u8]) -> bool {
+        self.0 == content
+    }
+
     /// Returns the keys in order, including duplicates.
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyLine<'_>> {
         self.lines().filter_map(|line| KeyLine::parse(line).ok())

@@ -23,7 +23,16 @@ type Result<T> = std::result::Result<T, AccountError>;
 
 /// A cache of the account files, which are read on demand, and again after they have changed.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(Mutex<Option<(Vec<u8>, Arc<Database>)>>);
+pub(crate) struct Accounts(Mutex<Option<Known>>);
+
+/// The account files when they were last read.
+#[derive(Debug)]
+struct Known {
+    /// Their stamps; `None` if a file was changed just before, as another change with the same time would be invisible.
+    stamps: Option<Vec<u8>>,
+    contents: Vec<Vec<u8>>,
+    database: Arc<Database>,
+}
 
 impl Accounts {
     /// Returns an account, or `None` if it does not exist.
@@ -86,21 +95,24 @@ impl Accounts {
             places.push((place, kind));
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known_stamps, database)) = &*known
-            && *known_stamps == stamps
+        if let Some(known) = &*known
+            && known.stamps.as_ref() == Some(&stamps)
         {
-            return Ok(Arc::clone(database));
+            return Ok(Arc::clone(&known.database));
         }
-        let mut files = Vec::new();
-        for (place, kind) in &places {
-            let content = read(place).map_err(|error| unreadable(*kind, error))?;
-            files.push((place.shown().display().to_string(), content));
-        }
-        let mut files = files.iter().map(|(file, content)| (file.as_str(), content.as_slice()));
-        let database = Database::parse(files.next().unwrap_or_default(), files.next().unwrap_or_default());
-        let database = Arc::new(database);
-        // Not cached if a file was changed just now: another change within the same time stamp would be invisible.
-        *known = are_settled.then(|| (stamps, Arc::clone(&database)));
+        let read = |(place, kind): &(PathHandle, Kind)| read(place).map_err(|error| unreadable(*kind, error));
+        let contents = places.iter().map(read).collect::<Result<Vec<_>>>()?;
+        let stamps = are_settled.then_some(stamps);
+        // Files that were changed just before are read each time. To parse them each time would take much longer.
+        let database = match known.take().filter(|known| known.contents == contents) {
+            Some(known) => known.database,
+            None => {
+                let files: Vec<String> = places.iter().map(|(place, _)| place.shown().display().to_string()).collect();
+                let mut files = files.iter().map(String::as_str).zip(contents.iter().map(Vec::as_slice));
+                Database::parse(files.next().unwrap_or_default(), files.next().unwrap_or_default()).into()
+            }
+        };
+        *known = Some(Known { stamps, contents, database: Arc::clone(&database) });
         Ok(database)
     }
 }

@@ -15,6 +15,14 @@ const COARSEST_TICK: u64 = 2;
 /// The mode bits that permit others than the owner to write. With an ACL, the group bits are its mask.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// Returns true if a change at this time, in seconds since 1970, was long enough before this moment that the next change
+/// has another time.
+#[must_use]
+pub fn is_settled(changed: u64, moment: SystemTime) -> bool {
+    let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    changed.saturating_add(COARSEST_TICK) < moment
+}
+
 /// The metadata of a file. Its content, mode and owner cannot be changed without changing its stamp.
 ///
 /// There is one exception: if a file changes twice within a tick of the file system's clock, both stamps may be equal.
@@ -196,9 +204,7 @@ impl Stamp {
     #[must_use]
     pub fn is_settled(&self, moment: SystemTime) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
-        let changed = seconds(self.modified).max(seconds(self.changed));
-        let now = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        changed + COARSEST_TICK < now
+        is_settled(seconds(self.modified).max(seconds(self.changed)), moment)
     }
 
     /// Returns the stamp as bytes that are only valid on this machine: device, inode, type, mode, owner, group, size,

@@ -16,7 +16,7 @@ use crate::canonical::CanonicalPaths;
 use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
 use crate::locations::Locations;
-use crate::manifest::{EntryKind, Manifest, ManifestEntry};
+use crate::manifest::{EntryKind, Manifest, ManifestEntry, ManifestRecord};
 use crate::path_handle::ExtendedAttributes;
 use crate::paths::path_bytes;
 use holo_protocol::Text;
@@ -51,7 +51,8 @@ impl HeldPaths {
 pub(crate) struct Held {
     /// The paths that are not in trees, by canonical path.
     paths: BTreeMap<PathBuf, Vec<HeldPath>>,
-    trees: Vec<HeldTree>,
+    /// The trees, by the path of their directory.
+    trees: BTreeMap<PathBuf, Vec<HeldTree>>,
 }
 
 /// A directory in which an entity has created files.
@@ -60,7 +61,9 @@ struct HeldTree {
     plugin: String,
     id: String,
     path: PathBuf,
-    manifest: Manifest,
+    record: ManifestRecord,
+    /// Read on first use: few of many trees contain a path.
+    manifest: OnceLock<Manifest>,
 }
 
 /// A path that an entity holds.
@@ -90,23 +93,49 @@ impl Held {
         canonical: &CanonicalPaths,
         except: Option<&str>,
     ) -> Result<Held> {
+        let mut ids = claims::holders(locations, &own.plugin);
+        if let (Some(ids), Some(except)) = (&mut ids, except) {
+            ids.remove(except);
+        }
+        let mut held = Held::of(own, ids.as_ref(), canonical)?;
+        held.add_others(locations, own, canonical)?;
+        Ok(held)
+    }
+
+    /// Reads the held paths of these entities of a plugin, or of all.
+    pub(crate) fn of(store: &PluginStore, ids: Option<&BTreeSet<String>>, canonical: &CanonicalPaths) -> Result<Held> {
         let mut held = Held::default();
-        let mut stores = vec![own.clone()];
-        stores.extend(own.others());
-        for store in stores {
+        held.add_records(store, ids, canonical)?;
+        Ok(held)
+    }
+
+    /// Reads the held paths of the entities of other plugins.
+    pub(crate) fn of_others(locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> Result<Held> {
+        let mut held = Held::default();
+        held.add_others(locations, own, canonical)?;
+        Ok(held)
+    }
+
+    fn add_others(&mut self, locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> Result<()> {
+        own.others().iter().try_for_each(|store| {
             // A plugin that has scanned its entities in this run knows which of them hold paths.
-            let mut ids = claims::holders(locations, &store.plugin);
-            if let (Some(ids), Some(except), true) = (&mut ids, except, store.plugin == own.plugin) {
-                ids.remove(except);
-            }
-            for (id, record) in store.records_of(ids.as_ref())? {
-                match record {
-                    PathRecord::Tracks(tracks) => held.add_tracks(&store, &id, &tracks, canonical),
-                    PathRecord::Trees(record) => held.add_trees(&store, &id, record),
-                }
+            self.add_records(store, claims::holders(locations, &store.plugin).as_ref(), canonical)
+        })
+    }
+
+    fn add_records(
+        &mut self,
+        store: &PluginStore,
+        ids: Option<&BTreeSet<String>>,
+        canonical: &CanonicalPaths,
+    ) -> Result<()> {
+        for (id, record) in store.records_of(ids)? {
+            match record {
+                PathRecord::Tracks(tracks) => self.add_tracks(store, &id, &tracks, canonical),
+                PathRecord::Trees(record) => self.add_trees(store, &id, record),
             }
         }
-        Ok(held)
+        Ok(())
     }
 
     fn add_tracks(&mut self, store: &PluginStore, id: &str, tracks: &Tracks, canonical: &CanonicalPaths) {
@@ -117,8 +146,11 @@ impl Held {
     }
 
     fn add_trees(&mut self, store: &PluginStore, id: &str, record: TreeRecord) {
-        for (path, manifest) in store.manifests(id, &record) {
-            self.trees.push(HeldTree { plugin: store.plugin.clone(), id: id.to_owned(), path, manifest });
+        for path in &record.trees {
+            let record = store.manifest(id, path);
+            let (plugin, manifest) = (store.plugin.clone(), OnceLock::new());
+            let tree = HeldTree { plugin, id: id.to_owned(), path: path.clone(), record, manifest };
+            self.trees.entry(path.clone()).or_default().push(tree);
         }
         if let Some((path, digests)) = record.file() {
             self.add(path.clone(), store, id, &path, Holding::Beside(digests));
@@ -130,15 +162,22 @@ impl Held {
         self.paths.entry(canonical).or_default().push(held);
     }
 
-    /// Returns the holders of a path.
-    fn at<'h>(&'h self, path: &'h Path) -> impl Iterator<Item = HeldPath> + 'h {
-        let listed = self.trees.iter().filter_map(|tree| tree.at(path));
+    /// Returns the holders of a path, outside of trees and in those that `is_meant` selects.
+    fn at<'h>(
+        &'h self,
+        path: &'h Path,
+        is_meant: impl Fn(&HeldTree) -> bool + 'h,
+    ) -> impl Iterator<Item = HeldPath> + 'h {
+        let trees = path.ancestors().filter_map(|above| self.trees.get(above)).flatten();
+        let listed = trees.filter(move |tree| is_meant(tree)).filter_map(|tree| tree.at(path));
         self.paths.get(path).into_iter().flatten().cloned().chain(listed)
     }
 
     /// Returns a holder of a path other than this entity.
     pub(crate) fn find(&self, path: &Path, plugin: &str, id: &str) -> Option<HeldPath> {
-        self.at(path).find(|held| held.origin.plugin != plugin || held.origin.id != id)
+        let is_other = |other: &str, of: &str| other != plugin || of != id;
+        self.at(path, |tree| is_other(&tree.plugin, &tree.id))
+            .find(|held| is_other(&held.origin.plugin, &held.origin.id))
     }
 
     /// Returns a holder of a path from which an entity of a plugin with trees can take over. Entities of that plugin
@@ -151,28 +190,33 @@ impl Held {
             Holding::Listed(_) => is_beside,
             Holding::Tracked(_) | Holding::Beside(_) => held.origin.id != id,
         };
-        self.at(path).find(can_be_taken)
+        self.at(path, |tree| is_beside || tree.plugin != plugin).find(can_be_taken)
     }
 
     /// Returns a holder of a path from another plugin.
     pub(crate) fn find_of_others(&self, path: &Path, plugin: &str) -> Option<HeldPath> {
-        self.at(path).find(|held| held.origin.plugin != plugin)
+        self.at(path, |tree| tree.plugin != plugin).find(|held| held.origin.plugin != plugin)
     }
 
     /// Returns the held paths in a directory whose holders do not claim them.
     pub(crate) fn free_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
         let below = self.paths.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
         let mut free: BTreeSet<PathBuf> = below.map(|(path, _)| path.clone()).collect();
-        free.extend(self.trees.iter().flat_map(|tree| tree.files_below(directory)));
-        free.retain(|path| self.at(path).all(|held| held.claim(path, claims).is_none()));
+        free.extend(self.trees.values().flatten().flat_map(|tree| tree.files_below(directory)));
+        free.retain(|path| self.at(path, |_| true).all(|held| held.claim(path, claims).is_none()));
         free.into_iter().collect()
     }
 }
 
 impl HeldTree {
+    /// Returns the manifest. An unreadable one is empty.
+    fn manifest(&self) -> &Manifest {
+        self.manifest.get_or_init(|| self.record.load().ok().flatten().unwrap_or_default())
+    }
+
     /// Returns the entry in the manifest, unless it is a directory.
     fn at(&self, path: &Path) -> Option<HeldPath> {
-        let states = self.manifest.entries.get(path.strip_prefix(&self.path).ok()?)?;
+        let states = self.manifest().entries.get(path.strip_prefix(&self.path).ok()?)?;
         let is_file = !states.iter().any(ManifestEntry::is_directory);
         is_file.then(|| HeldPath {
             origin: origin(&self.plugin, &self.id, path),
@@ -182,7 +226,7 @@ impl HeldTree {
 
     fn files_below<'h>(&'h self, directory: &'h Path) -> impl Iterator<Item = PathBuf> + 'h {
         let is_near = self.path.starts_with(directory) || directory.starts_with(&self.path);
-        let entries = is_near.then_some(&self.manifest.entries).into_iter().flatten();
+        let entries = is_near.then(|| &self.manifest().entries).into_iter().flatten();
         let files = entries.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
         files.map(|(path, _)| self.path.join(path)).filter(move |path| path.starts_with(directory))
     }

@@ -34,6 +34,15 @@ impl MadeDirectories {
         self.paths.contains_key(&path_bytes(path))
     }
 
+    /// Returns the directories above and below a path, and the path itself if it is one.
+    pub fn near(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
+        let above = path.ancestors().filter(|above| self.contains(above)).map(Path::to_owned);
+        let prefix = [path_bytes(path).as_slice(), b"/"].concat();
+        let below = self.paths.range(BString::from(prefix.clone())..);
+        let below = below.map(|(below, _)| below).take_while(move |below| below.starts_with(&prefix));
+        above.chain(below.map(|below| below.to_path_lossy().into_owned()))
+    }
+
     /// Returns all directories, each after its parents.
     pub fn iter(&self) -> impl Iterator<Item = PathBuf> {
         self.paths.keys().map(|path| path.to_path_lossy().into_owned())

@@ -10,7 +10,7 @@ use crate::canonical::CanonicalPaths;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
-use crate::manifest::{Manifest, ManifestRecord};
+use crate::manifest::ManifestRecord;
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
 use holo_protocol::Witness;
@@ -218,6 +218,18 @@ impl PluginStore {
         Ok(trees)
     }
 
+    /// Returns the paths in the records of entities with trees.
+    pub(crate) fn recorded_paths(&self) -> Result<Vec<(String, Vec<PathBuf>)>> {
+        let paths = |(id, record)| match record {
+            PathRecord::Trees(TreeRecord { mut trees, path, .. }) => {
+                trees.extend(path);
+                Some((id, trees))
+            }
+            PathRecord::Tracks(_) => None,
+        };
+        Ok(self.records_of(None)?.into_iter().filter_map(paths).collect())
+    }
+
     /// Returns the record of the manifest of an entity's tree.
     pub(crate) fn manifest(&self, id: &str, tree: &Path) -> ManifestRecord {
         ManifestRecord::new(&self.manifests, id, tree)
@@ -259,12 +271,6 @@ impl PluginStore {
             PathRecord::Trees(_) => None,
         };
         Ok(self.records_of(None)?.into_iter().filter_map(tracks).collect())
-    }
-
-    /// Returns the manifests of an entity by directory. Unreadable ones are omitted.
-    pub(super) fn manifests(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Manifest)> {
-        let load = |tree: &PathBuf| Some((tree.clone(), self.manifest(id, tree).load().ok()??));
-        record.trees.iter().filter_map(load).collect()
     }
 
     /// Returns the bases of manifest entries.
@@ -409,7 +415,7 @@ pub(super) enum PathRecord {
 #[derive(Deserialize)]
 pub(super) struct TreeRecord {
     #[serde(default)]
-    trees: Vec<PathBuf>,
+    pub(super) trees: Vec<PathBuf>,
     path: Option<PathBuf>,
     incoming: Option<FileRecord>,
     download: Option<FileRecord>,

@@ -27,7 +27,7 @@ pub struct NewVersion {
     /// All inputs that determine the version.
     pub recipe: String,
     /// The claims of entities of other plugins.
-    pub claims: Claims,
+    pub claims: Arc<Claims>,
     /// True if manual changes may be overwritten.
     pub force: bool,
 }
@@ -91,7 +91,7 @@ impl OwnedTree {
         &mut self,
         force: bool,
         owners: &Rc<PathOwners>,
-        claims: Claims,
+        claims: Arc<Claims>,
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<bool, TreeError> {
         let Some(manifest) = &self.manifest else {

@@ -6,7 +6,7 @@ use crate::base_store::RecordChange;
 use crate::claims::{Claim, Claims};
 use crate::error::Result;
 use crate::manifest::{Manifest, ManifestEntry};
-use crate::tracked::{HeldPath, State, Track, Unmanaged};
+use crate::tracked::{HeldPath, Origin, State, Track, Unmanaged};
 use std::path::{Path, PathBuf};
 
 /// An entity with trees.
@@ -175,8 +175,7 @@ impl TreeStore {
     /// # Errors
     /// If the path or its base cannot be read.
     pub fn adoption(&self, id: &str, path: &Path, is_beside: bool) -> std::result::Result<Option<Adoption>, Unmanaged> {
-        let held = self.held()?;
-        let Some(held) = held.find_for_tree(path, &self.plugin.plugin, id, is_beside) else { return Ok(None) };
+        let Some(held) = self.holder(path, id, is_beside)? else { return Ok(None) };
         let current = State::of(&self.overlays.base(path).unwrap_or_else(|| self.root.place(path)))?;
         let track = held.track(&self.plugin, Some(current.clone()))?;
         let was_directory = matches!(track.base, State::Directory { .. });
@@ -214,7 +213,11 @@ impl TreeStore {
         changes: Vec<RecordChange>,
         adoptions: impl IntoIterator<Item = &'a Adoption>,
     ) -> Result<()> {
-        self.plugin.record_takeover(changes, adoptions.into_iter().map(|adoption| &adoption.held.origin))
+        let origins: Vec<&Origin> = adoptions.into_iter().map(|adoption| &adoption.held.origin).collect();
+        if !origins.is_empty() {
+            self.forget_held();
+        }
+        self.plugin.record_takeover(changes, origins)
     }
 }
 

@@ -349,7 +349,7 @@ impl OwnedTree {
             return Ok(false);
         }
         let (store, full) = (&location.store, location.full(path));
-        let is_held = store.held()?.find_for_tree(&full, &store.plugin.plugin, &location.id, false).is_some();
+        let is_held = store.holder(&full, &location.id, false)?.is_some();
         Ok(!is_held && owners.orphaned_at(&full)?.is_empty())
     }
 }

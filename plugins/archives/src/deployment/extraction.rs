@@ -13,6 +13,7 @@ use holo_change::{Durability, PathHandle};
 use holo_plugin::Output;
 use std::io::Seek;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The mode of the target directory if it is created.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -111,11 +112,11 @@ impl Deployment<'_> {
         extracted.reopen()?;
         let waited = extracted.waiting();
         if self.host.keeps_changes()
-            && let Ok(pending) = extracted.pending(&staged.entries, &owners, &self.store.claims())
+            && let Ok(pending) = extracted.pending(&staged.entries, &owners, self.store.claims())
         {
             pending.into_iter().for_each(|pending| self.note_change(pending));
         }
-        let version = NewVersion { staged: Some(staged), recipe, claims: self.store.claims(), force };
+        let version = NewVersion { staged: Some(staged), recipe, claims: Arc::clone(self.store.claims()), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
         let mut waiting = extracted.waiting();

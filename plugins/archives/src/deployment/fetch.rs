@@ -236,7 +236,7 @@ impl Deployment<'_> {
         let path = Path::new(&path);
         let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
         let has_download = remembered.is_some_and(|remembered| remembered.base.has_download());
-        if !has_download || trees.rival(path, &self.store.claims())?.is_some() {
+        if !has_download || trees.rival(path, self.store.claims())?.is_some() {
             return Ok(());
         }
         let adoption = trees.adoption(self.id, path, true)?;

@@ -123,7 +123,7 @@ impl Deployment<'_> {
         let is_users = |path: &Path| extracted.is_foreign(path, &owners);
         let selection = Selection::new(self.archive, &is_users);
         let entries = list(&mut file, self.extraction(directory, &selection)?)?;
-        for pending in extracted.pending(&entries, &owners, &self.store.claims())? {
+        for pending in extracted.pending(&entries, &owners, self.store.claims())? {
             listing.add(pending);
         }
         Ok(())

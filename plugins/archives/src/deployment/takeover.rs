@@ -71,7 +71,7 @@ impl Deployment<'_> {
         // While the directories are locked, an archive that removes directories cannot miss the manifest between both
         // paths.
         let _locked = self.store.trees.lock_directories();
-        self.store.memory.keep(&Remembered::new(self.report, record.clone()))?;
+        self.store.keep(&Remembered::new(self.report, record.clone()))?;
         if let Some(tree) = &tree {
             self.take_manifest(&orphan.id, Path::new(tree))?;
             orphan.base.trees.retain(|own| own != tree);
@@ -79,7 +79,7 @@ impl Deployment<'_> {
         if orphan.base.path == record.path {
             (orphan.base.download, orphan.base.incoming) = (None, None);
         }
-        self.store.memory.keep(&orphan)?;
+        self.store.keep(&orphan)?;
         Ok(true)
     }
 

@@ -7,7 +7,7 @@ use crate::overlay::stock::Distribution;
 use holo_change::error::PathError;
 use holo_change::image_store::path_digest;
 use holo_change::{Content, Image};
-use holo_plugin::diff::{Labels, Patch, hunks, is_binary, merge};
+use holo_plugin::diff::{Labels, Patch, PatchedText, hunks, is_binary, merge};
 use holo_plugin::{Adopted, Adoption, Host, Output, Silence};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -140,8 +140,9 @@ impl Target<'_> {
         let Some(patch) = self.local_patch().filter(|_| was_written) else { return Ok(text) };
         let patch = fs::read(self.entity.shown_resource(patch)).ok().and_then(|patch| Patch::parse(&patch).ok());
         let Some(patch) = patch else { return Ok(made.to_vec()) };
-        Ok(match patch.reversed().apply_exactly(&text) {
-            Ok(before) => before,
+        let mut before = PatchedText::new(&text);
+        Ok(match before.apply_exactly(&patch.reversed()) {
+            Ok(()) => before.into_bytes(),
             // The patch was adopted after the target was provisioned.
             Err(_) if patch.apply(&text).is_ok() => text,
             Err(_) => made.to_vec(),

@@ -4,8 +4,9 @@ use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::{EvaluationError, Layout, read};
 use holo_change::error::PathError;
 use holo_change::{Content, Image, PathHandle, Unmanageable};
-use holo_plugin::diff::{HunkError, Labels, Patch, is_binary, merge};
+use holo_plugin::diff::{HunkError, Labels, Patch, PatchedText, is_binary, merge};
 use holo_plugin::{Output, process};
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -28,7 +29,7 @@ pub(crate) fn evaluate(
     layout: &Layout,
     output: &mut Output<'_>,
 ) -> Result<Desired, EvaluationError> {
-    evaluate_in_steps(entity, base, layout, output, &mut |_, _| {})
+    evaluate_in_runs(entity, base, layout, output, None)
 }
 
 /// Like `evaluate`, but calls `on_step` with the result of each resource file.
@@ -39,11 +40,27 @@ pub(crate) fn evaluate_in_steps(
     output: &mut Output<'_>,
     on_step: &mut dyn FnMut(&Resource, &Image),
 ) -> Result<Desired, EvaluationError> {
+    evaluate_in_runs(entity, base, layout, output, Some(on_step))
+}
+
+/// Applies successive patches together, unless the result of each is needed: the work for each would grow with the content.
+fn evaluate_in_runs(
+    entity: &FileEntity,
+    base: &Image,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    mut on_step: Option<&mut dyn FnMut(&Resource, &Image)>,
+) -> Result<Desired, EvaluationError> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
     // True if the current content is trusted, which matters if it is a symlink.
     let mut is_trusted = base.is_trusted();
-    for (index, resource) in entity.resources.iter().enumerate().skip(first) {
+    let is_each_needed = on_step.is_some();
+    let are_patches = |one: &Resource, next: &Resource| one.kind == Kind::Patch && next.kind == Kind::Patch;
+    let mut index = first;
+    let resources = entity.resources.get(first..).unwrap_or_default();
+    for run in resources.chunk_by(|one, next| !is_each_needed && are_patches(one, next)) {
+        let Some(resource) = run.first() else { continue };
         let image = match resource.kind {
             Kind::Plain => plain_image(resource, layout).map(|image| {
                 is_trusted = image.is_trusted();
@@ -52,7 +69,7 @@ pub(crate) fn evaluate_in_steps(
             Kind::Patch => {
                 let result = layout.script_result(&entity.path, index);
                 desired.scratch.push(result.clone());
-                let content = content(entity, resource, &desired.image, &result, layout);
+                let content = content(entity, run, &desired.image, &result, layout);
                 content.map(|content| laid_over(&desired.image, content))
             }
             Kind::Script | Kind::Template => {
@@ -67,7 +84,9 @@ pub(crate) fn evaluate_in_steps(
         };
         match image {
             Ok(image) => {
-                on_step(resource, &image);
+                if let Some(on_step) = &mut on_step {
+                    on_step(resource, &image);
+                }
                 desired.image = image;
             }
             Err(error) => {
@@ -75,6 +94,7 @@ pub(crate) fn evaluate_in_steps(
                 return Err(error);
             }
         }
+        index += run.len();
     }
     Ok(desired)
 }
@@ -191,35 +211,51 @@ fn open_input(input: &Image) -> Result<File, EvaluationError> {
     }
 }
 
-/// Applies a patch and writes the result to a temporary file.
-pub(crate) fn content(
+/// Applies patches and writes the result to a temporary file.
+fn content(
     entity: &FileEntity,
-    resource: &Resource,
+    patches: &[Resource],
     input: &Image,
     result: &PathHandle,
     layout: &Layout,
 ) -> Result<Content, EvaluationError> {
-    let patched = apply(entity, resource, input, layout)?;
+    let patched = apply(entity, patches, input, layout)?;
     let written = result.create()?.write_all(&patched);
     written.map_err(|error| PathError::new("write", result.shown(), error))?;
     let image = Image::load(result)?.ok_or_else(|| PathError::missing("open", result.shown()))?;
     Ok(image.content)
 }
 
-fn apply(entity: &FileEntity, resource: &Resource, input: &Image, layout: &Layout) -> Result<Vec<u8>, EvaluationError> {
-    let name = entity.shown_resource(resource).display().to_string();
-    let Loaded { patch, is_private } = load(entity, resource, layout)?;
-    let refused = |what: &str| failed(&format!("{name} cannot be applied: the content so far is {what}"));
-    let text = read(input)?.ok_or_else(|| refused("a symlink"))?;
-    if is_binary(&text) {
-        return Err(refused("not text"));
+fn apply(
+    entity: &FileEntity,
+    patches: &[Resource],
+    input: &Image,
+    layout: &Layout,
+) -> Result<Vec<u8>, EvaluationError> {
+    let content = OnceCell::new();
+    let mut patched: Option<PatchedText<'_>> = None;
+    for resource in patches {
+        let name = entity.shown_resource(resource).display().to_string();
+        let Loaded { patch, is_private } = load(entity, resource, layout)?;
+        let refused = |what: &str| failed(&format!("{name} cannot be applied: the content so far is {what}"));
+        let text = match &mut patched {
+            Some(text) => text,
+            None => {
+                let bytes = read(input)?.ok_or_else(|| refused("a symlink"))?;
+                patched.insert(PatchedText::new(content.get_or_init(|| bytes)))
+            }
+        };
+        if text.is_binary() {
+            return Err(refused("not text"));
+        }
+        text.apply(&patch).map_err(|error @ HunkError { .. }| {
+            // A hunk of a private file is not shown.
+            let header = error.hunk.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            let hunk = if is_private { header } else { error.hunk.trim_ascii_end() };
+            failed(&format!("{name}: {error}; the target is not changed:\n{}", String::from_utf8_lossy(hunk)))
+        })?;
     }
-    patch.apply(&text).map_err(|error @ HunkError { .. }| {
-        // A hunk of a private file is not shown.
-        let header = error.hunk.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let hunk = if is_private { header } else { error.hunk.trim_ascii_end() };
-        failed(&format!("{name}: {error}; the target is not changed:\n{}", String::from_utf8_lossy(hunk)))
-    })
+    Ok(patched.map(PatchedText::into_bytes).unwrap_or_default())
 }
 
 /// A parsed patch.
@@ -264,7 +300,9 @@ pub(crate) fn unpatched(
     let patches: Vec<Patch> = patches.collect::<Result<_, EvaluationError>>()?;
     let reversed: Vec<Patch> = patches.iter().rev().map(Patch::reversed).collect();
     let apply = |patches: &[Patch], text: &[u8]| {
-        patches.iter().try_fold(text.to_vec(), |text, patch| patch.apply_exactly(&text).ok())
+        let mut text = PatchedText::new(text);
+        patches.iter().try_for_each(|patch| text.apply_exactly(patch)).ok()?;
+        Some(text.into_bytes())
     };
     if apply(&patches, &text).is_some() {
         // The patches have not been applied.
