@@ -5,7 +5,7 @@ pub mod parse;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use parse::{Arguments, options_of, parse, usage};
@@ -141,6 +141,14 @@ pub struct Output {
     pub json: bool,
 }
 
+/// The system that a command concerns.
+#[derive(Debug, Default, Args)]
+pub struct System {
+    /// The root of a system that is not running, such as that of an image [default: the running system]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
 /// The selected entities.
 #[derive(Debug, Default, Args)]
 pub struct Selection {
@@ -150,6 +158,20 @@ pub struct Selection {
 }
 
 impl Verb {
+    /// Returns the root that `--root` names.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        let system = match self {
+            Verb::Status(arguments) => &arguments.system,
+            Verb::Apply(arguments) => &arguments.system,
+            Verb::Check(arguments) => &arguments.system,
+            Verb::Diff(arguments) => &arguments.system,
+            Verb::Scan(arguments) => &arguments.system,
+            _ => return None,
+        };
+        system.root.as_deref()
+    }
+
     /// Returns true if JSON Lines are requested.
     #[must_use]
     pub fn is_json(&self) -> bool {
@@ -196,6 +218,9 @@ pub struct Status {
     /// Check all entities now, instead of telling what the last check or apply found
     #[arg(long)]
     pub fresh: bool,
+    /// The system
+    #[command(flatten)]
+    pub system: System,
     /// The output format
     #[command(flatten)]
     pub output: Output,
@@ -425,6 +450,9 @@ pub struct Apply {
     /// Exit with 0 even if entities fail or are refused, like version 3
     #[arg(long)]
     pub exit_zero: bool,
+    /// The system
+    #[command(flatten)]
+    pub system: System,
     /// The output format
     #[command(flatten)]
     pub output: Output,
@@ -442,6 +470,9 @@ pub struct Check {
     /// Number of entities of a plugin to check concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
+    /// The system
+    #[command(flatten)]
+    pub system: System,
     /// The output format
     #[command(flatten)]
     pub output: Output,
@@ -499,6 +530,9 @@ pub struct Diff {
     /// Exit with 0 even if entities fail or definitions are invalid, like version 3
     #[arg(long)]
     pub exit_zero: bool,
+    /// The system
+    #[command(flatten)]
+    pub system: System,
     /// The output format
     #[command(flatten)]
     pub output: Output,
@@ -559,6 +593,9 @@ pub struct Scan {
     /// Show reports in the format of plugins, for scripts
     #[arg(short, long, conflicts_with = "json")]
     pub porcelain: bool,
+    /// The system
+    #[command(flatten)]
+    pub system: System,
     /// The output format
     #[command(flatten)]
     pub output: Output,

@@ -45,7 +45,9 @@ use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
 use holo_events::Tally;
 use holo_facts::Knowledge;
+use holo_system::offline::{self, InsideError};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 pub(crate) use manual::open as open_manual;
 
@@ -60,6 +62,9 @@ struct Context<'a> {
 #[must_use]
 pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8 {
     settings.gives_hints = report.gives_hints();
+    if let Some(root) = verb.root() {
+        return conclude_inside(offline::run_inside(root, arguments_inside(&settings.command_line)), report);
+    }
     match verb {
         Verb::Help(_) => show(&cli::usage(), report),
         Verb::Version => show(concat!(env!("CARGO_PKG_VERSION"), "\n"), report),
@@ -103,6 +108,28 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         }
         Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
     }
+}
+
+/// Returns the arguments for the holo in a system: ours without `--root`.
+fn arguments_inside(command_line: &[OsString]) -> Vec<OsString> {
+    let mut words = command_line.iter().skip(1);
+    let mut inside = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            inside.push(word.clone());
+            inside.extend(words.by_ref().cloned());
+        } else if word == "--root" {
+            words.next();
+        } else if !word.as_bytes().starts_with(b"--root=") {
+            inside.push(word.clone());
+        }
+    }
+    inside
+}
+
+/// Returns the exit code of the holo in a system, or reports why it could not be run.
+fn conclude_inside(done: Result<u8, InsideError>, reporter: &mut dyn Reporter) -> u8 {
+    done.unwrap_or_else(|error| conclude(Err(FatalError::could_not_run(error)), reporter))
 }
 
 /// Shows a person who gives no command what is known about the machine.

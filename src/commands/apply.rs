@@ -12,6 +12,7 @@ use crate::generations::{self, Keeper, Values};
 use crate::history::{Recorder, Standings};
 use crate::host::interrupt::Interrupt;
 use crate::host::lock::{self, Acquired, Lock, LockError};
+use crate::host::root::Root;
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
 use crate::plan::sent::SentValues;
@@ -19,6 +20,8 @@ use crate::plugin::Task;
 use crate::report::{Event, Remarks, Reporter};
 use holo_events::Tally;
 use holo_state::Database;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
@@ -59,7 +62,8 @@ pub(super) fn apply(
     let mut lock = None;
     let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock);
     let exit_code = match &done {
-        Ok(tally) if !tally.has_failed() && tally.hindered() == 0 && tally.pending == 0 => exit::DONE,
+        // What is left for the first boot must not make the build of an image fail.
+        Ok(tally) if tally.has_reached() && (tally.pending == 0 || settings.is_offline) => exit::DONE,
         Ok(_) if arguments.exit_zero || settings.exits_zero() => exit::DONE,
         Ok(tally) if tally.has_failed() || tally.hindered() > 0 => exit::FAILED,
         Ok(_) => exit::PENDING,
@@ -67,6 +71,14 @@ pub(super) fn apply(
     };
     recorder.finish(&done, exit_code);
     if lock.is_some() {
+        let is_whole = arguments.selection.selectors.is_empty();
+        if !settings.is_offline
+            && is_whole
+            && done.as_ref().is_ok_and(|tally| tally.has_reached() && tally.pending == 0)
+        {
+            // Otherwise, the next boot tries again.
+            let _ = fs::remove_file(settings.root.first_boot());
+        }
         standings.keep(settings, "apply", &done, &database);
         // Ignored, as the work is done and recorded.
         let _ = database.tidy();
@@ -150,7 +162,22 @@ fn lock_up(
     }
     let lock = take(acquired, &path, reporter)?;
     generations::tidy(&settings.root);
+    if settings.is_offline {
+        leave_to_first_boot(&settings.root)?;
+    }
     Ok(lock)
+}
+
+/// Has the system apply everything when it boots. What is deferred is due then, and facts may differ from those of the machine on which
+/// the system was changed.
+fn leave_to_first_boot(root: &Root) -> Result<(), FatalError> {
+    let file = root.first_boot();
+    let create = || {
+        root.create_states()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(root.engine_state())?;
+        File::create(&file)?.sync_all()
+    };
+    create().map_err(|error| FatalError::io("create", &file, error))
 }
 
 /// Takes the lock.

@@ -46,9 +46,13 @@ struct Line {
 }
 
 impl Journal {
-    /// Returns the journal of a run. It belongs to the running system, so other roots have none.
+    /// Returns the journal of a run. It belongs to the running system, so others have none.
     pub(super) fn new(settings: &Settings) -> Journal {
-        if settings.keeps_history && !settings.root.is_test() { Journal::Silent } else { Journal::Off }
+        if settings.keeps_history && !settings.is_offline && !settings.root.is_test() {
+            Journal::Silent
+        } else {
+            Journal::Off
+        }
     }
 
     /// Logs the outcome of an entity. Differences and output are left out, because more users may read the journal than

@@ -198,6 +198,13 @@ impl Root {
         self.engine_state().join("generations")
     }
 
+    /// Returns the file that exists if the system has been changed while it was not running, and not applied since. Then an apply is due
+    /// when it boots.
+    #[must_use]
+    pub fn first_boot(&self) -> PathBuf {
+        self.engine_state().join("first-boot")
+    }
+
     /// Returns the file that names the generation in use, if it is not the current inputs.
     #[must_use]
     pub fn pin(&self) -> PathBuf {

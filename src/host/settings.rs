@@ -22,6 +22,8 @@ const HISTORY: &str = "HOLO_HISTORY";
 /// The settings taken from the caller's environment.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether the managed system is not running (`$HOLO_OFFLINE`).
+    pub is_offline: bool,
     /// The root of the managed system (`$HOLO_ROOT_DIR`).
     pub root: Root,
     /// The parent of the cache directory (`$TMPDIR`).
@@ -98,6 +100,7 @@ impl Settings {
             // `doctor` and the record of an apply report an invalid file.
             max_output: EngineSettings::read(&root).0.limits.output,
             root,
+            is_offline: holo_system::is_offline(),
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero,
             run: RunId::now(),

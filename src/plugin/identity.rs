@@ -106,6 +106,10 @@ impl Identity {
             // Always set, because our caller may be a plugin with the other value.
             (names::READ_ONLY, if read_only { "1" } else { "0" }.into()),
         ];
+        if holo_system::is_offline() {
+            // The tools of systemd, also in the scripts of packages, then only change files.
+            environment.push(("SYSTEMD_OFFLINE", "1".into()));
+        }
         if self.api_version() >= API_VERSION_4 {
             environment.push((names::JOBS, jobs.to_string().into()));
             environment.push((names::RESOURCE_DIRS, names::join_directories(self.directories.resource_dirs())));

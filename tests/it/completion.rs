@@ -104,7 +104,10 @@ fn options() -> Vec<Case> {
         ("holo apply --fo\t".into(), &["apply", "--force"]),
         ("holo apply files --e\t".into(), &["apply", "files", "--exit-zero"]),
         ("holo scan --f\t".into(), &["scan", "--f"]),
-        (format!("holo scan -{ALL}"), &["scan", "-s", "--short", "-p", "--porcelain", "--json", "--exit-zero"]),
+        (
+            format!("holo scan -{ALL}"),
+            &["scan", "-s", "--short", "-p", "--porcelain", "--root", "--json", "--exit-zero"],
+        ),
         // Options of another command, whose name is only an argument here.
         ("holo scan apply --fo\t".into(), &["scan", "apply", "--fo"]),
     ]

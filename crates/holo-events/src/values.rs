@@ -91,6 +91,12 @@ impl Tally {
         self.failed > 0 || self.flawed
     }
 
+    /// Returns true if no entity failed, was refused, or was skipped.
+    #[must_use]
+    pub fn has_reached(&self) -> bool {
+        !self.has_failed() && self.hindered() == 0
+    }
+
     /// Returns the number of entities that did not reach their desired state.
     #[must_use]
     pub fn hindered(&self) -> usize {

@@ -59,6 +59,10 @@ impl<E: Entity> Entity for Declared<E> {
         }
     }
 
+    fn needs_running_system(&self) -> bool {
+        self.entity.needs_running_system()
+    }
+
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         self.entity.send(host, names, output);
     }

@@ -22,6 +22,12 @@ pub trait Entity {
         Verdict::Unknown
     }
 
+    /// Returns true if the entity is only applied while the system is running, such as a script. Otherwise it is deferred, unless its
+    /// [`check`](Self::check), which then must not examine the running system, finds it in its desired state.
+    fn needs_running_system(&self) -> bool {
+        false
+    }
+
     /// Sends the known values among these names to the entities that receive them. The entity is in its desired state,
     /// or has just been applied.
     fn send(&self, _: &Host, _: &[BString], _: &mut Output<'_>) {}

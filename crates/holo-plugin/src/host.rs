@@ -6,7 +6,7 @@ use holo_change::{Locations, join};
 use holo_definitions::{ReceivedFile, ResourceDirs};
 use holo_facts::{Knowledge, Renderer};
 use holo_protocol::environment as names;
-use holo_system::System;
+use holo_system::{System, offline};
 use rustix::fs::FlockOperation;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,6 +26,7 @@ pub struct Host {
     gives_hints: bool,
     shows_differences: bool,
     only_reads: bool,
+    is_offline: bool,
     /// The copies of replaced files, if requested. Shared between clones.
     pub(crate) replaced: Option<Arc<Copies>>,
     sent: Arc<ReceivedFile>,
@@ -76,6 +77,7 @@ impl Host {
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
             only_reads,
+            is_offline: offline::says_offline(variable(offline::OFFLINE)),
             sent: Arc::new(ReceivedFile::at(variable(names::VALUES).filter(|_| is_version_4).map(PathBuf::from))),
             kept: variable(names::KEPT).filter(|path| has_inputs && !path.is_empty()).map(PathBuf::from),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
@@ -104,6 +106,13 @@ impl Host {
     #[must_use]
     pub fn test_mode(&self) -> bool {
         self.root() != Path::new("/")
+    }
+
+    /// Returns true if the managed system is not running, such as that of an image which is being built: its files can be changed, but
+    /// nothing can be started or reloaded in it. This is independent of test mode.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
     }
 
     /// Returns the resource directories.

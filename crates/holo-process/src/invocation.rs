@@ -23,6 +23,10 @@ pub(crate) const LAUNCH: &str = "holo-process:launch";
 pub(crate) const SUPERVISE: &str = "holo-process:supervise";
 /// Followed by the PID of the process whose programs are guarded.
 pub(crate) const WATCH: &str = "holo-process:watch";
+/// Followed by a directory and a program, which runs in a container with this root.
+pub(crate) const CONTAIN: &str = "holo-process:contain";
+/// The first process in the container.
+pub(crate) const INSIDE: &str = "holo-process:inside";
 pub(crate) const HOLD: &str = "holo-process:hold-lock";
 
 /// True if our binary implements the internal commands.

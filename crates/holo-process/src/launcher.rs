@@ -5,11 +5,13 @@
 
 use crate::ended::end_by;
 use crate::identity::Credentials;
-use crate::invocation::{CARRIED, HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
+use crate::invocation::{
+    CARRIED, CONTAIN, HOLD, INSIDE, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served,
+};
 use crate::program::by_shell_if_need_be;
 use crate::tree::signal_all_of;
 use crate::watcher::{Told, listen};
-use crate::{groups, words};
+use crate::{container, groups, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -50,6 +52,8 @@ pub fn serve_if_asked() {
         Some(word) if word == LAUNCH => launch(arguments, false),
         Some(word) if word == SUPERVISE => launch(arguments, true),
         Some(word) if word == WATCH => watch(),
+        Some(word) if word == CONTAIN => container::contain(arguments),
+        Some(word) if word == INSIDE => container::run_inside(arguments),
         Some(word) if word == HOLD => {
             groups::hold();
             std::process::exit(0);

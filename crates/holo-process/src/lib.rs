@@ -24,6 +24,7 @@
 //! is inserted between this process and each program with a timeout.
 
 mod child;
+mod container;
 mod conversation;
 mod ended;
 mod error;
@@ -39,6 +40,7 @@ pub mod streams;
 mod tree;
 mod watcher;
 
+pub use container::contained;
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
 pub use error::{ConversationError, IdentityError, ProgramError, StartError};

@@ -1,6 +1,6 @@
 //! The init system.
 
-use crate::Root;
+use crate::{Root, is_offline};
 use std::path::Path;
 
 /// The directory that exists if systemd is process 1.
@@ -24,7 +24,7 @@ const INSTALLED: [(&str, &str); 8] = [
 /// Returns the init system: process 1 of the running system, or the one installed below another root. Empty if unknown.
 #[must_use]
 pub fn init_system(root: &Root) -> &'static str {
-    if !root.is_running() {
+    if !root.is_running() || is_offline() {
         return installed_init_system(root);
     }
     if is_run_by_systemd() {
@@ -47,13 +47,14 @@ pub fn init_system(root: &Root) -> &'static str {
 /// Returns true if systemd runs this machine, like `sd_booted(3)`.
 #[must_use]
 pub fn is_run_by_systemd() -> bool {
-    Path::new("/").join(RUN).is_dir()
+    // A chroot may have the `/run` of the machine.
+    !is_offline() && Path::new("/").join(RUN).is_dir()
 }
 
 /// Returns true if OpenRC runs the services of this machine, regardless of process 1.
 #[must_use]
 pub fn is_run_by_openrc() -> bool {
-    !is_run_by_systemd() && Path::new("/").join(RUNLEVEL).is_file()
+    !is_offline() && !is_run_by_systemd() && Path::new("/").join(RUNLEVEL).is_file()
 }
 
 /// Returns the init system installed below a root, running or not. Empty if unknown.

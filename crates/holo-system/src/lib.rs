@@ -14,6 +14,7 @@
 //! ```
 
 mod init;
+pub mod offline;
 mod package_files;
 pub mod package_manager;
 mod root;
@@ -21,6 +22,7 @@ pub mod transaction;
 mod trust;
 
 pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
+pub use offline::is_offline;
 pub use package_files::{Digest, PackagedFile};
 pub use package_manager::PackageManager;
 pub use root::{Root, content, read_file};

@@ -285,19 +285,27 @@ const READY: Duration = Duration::from_secs(120);
 
 impl Overlay {
     fn assemble(directories: &[&Path]) -> Result<Self, IoError> {
-        let mut system = Self::keep("unshare", &["--mount", "sh", "-ec", ASSEMBLE, "sh"], ("KEEP", KEEP), directories)?;
+        let arguments = ["--mount", "sh", "-ec", ASSEMBLE, "sh"].map(OsStr::new);
+        let mut system = Self::keep("unshare", &arguments, ("KEEP", KEEP), &[], directories)?;
         system.inside = child_of(system.keeper_id())?;
         system.namespaces = &["--mount", "--pid"];
         Ok(system)
     }
 
-    /// Starts the process that holds a system, and waits until it is ready. The caller must find the process to enter.
-    fn keep(program: &str, arguments: &[&str], variable: (&str, &str), directories: &[&Path]) -> Result<Self, IoError> {
+    /// Starts the process that holds a system, and waits until it is ready. The caller must find the process to enter. After its arguments,
+    /// the process gets the mount point, those that describe the system, and directories to bind.
+    fn keep(
+        program: &str,
+        arguments: &[&OsStr],
+        variable: (&str, &str),
+        system: &[&OsStr],
+        directories: &[&Path],
+    ) -> Result<Self, IoError> {
         let directory = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
         let mut bound = vec![binaries::directory()?];
         bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
         let mut described = processes::program(program);
-        described.args(arguments).arg(directory.path()).args(bound);
+        described.args(arguments).arg(directory.path()).args(system).args(bound);
         described.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env(variable.0, variable.1);
         let keeper = begin(&mut described).context("set up an overlay with", Path::new(program))?;
         let (inside, environment, time_limit) = (keeper.id(), Vec::new(), Duration::from_secs(120));

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test reports an error by panicking")]
 
 mod booted;
+mod image;
 mod life;
 mod table;
 
@@ -14,7 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("booted", booted::trials()), ("life", life::trials()), ("table", table::trials())])
+    let code = holo_testing::run_modules([
+        ("booted", booted::trials()),
+        ("image", image::trials()),
+        ("life", life::trials()),
+        ("table", table::trials()),
+    ]);
+    image::remove_base();
+    code
 }
 
 /// The programs in the package `holo`.

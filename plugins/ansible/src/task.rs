@@ -144,6 +144,10 @@ impl Entity for Task {
         if self.waits_for_refresh(mode) {
             return Verdict::InDesiredState;
         }
+        if host.is_offline() {
+            // Modules may examine the running system.
+            return Verdict::Unknown;
+        }
         if self.is_mocked(host) {
             return self.check_mock(host, output);
         }
@@ -180,8 +184,12 @@ impl Entity for Task {
         }
     }
 
+    fn needs_running_system(&self) -> bool {
+        true
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) || !self.can_check() || self.waits_for_refresh(Mode::default()) {
+        if host.is_offline() || self.is_mocked(host) || !self.can_check() || self.waits_for_refresh(Mode::default()) {
             return None;
         }
         // Output is discarded here, as a check shows it.

@@ -54,6 +54,9 @@ pub(crate) struct Exec {
     /// True if the command may run concurrently with others that have this key too.
     #[serde(default)]
     pub(crate) parallel: bool,
+    /// True if the command may run while the system is not running, such as when an image is built.
+    #[serde(default)]
+    pub(crate) offline: bool,
     /// True to show the command's output; otherwise, its last lines are shown if it fails.
     #[serde(default = "yes")]
     pub(crate) log_output: bool,

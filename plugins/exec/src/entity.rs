@@ -96,6 +96,10 @@ impl Entity for ExecEntity {
         }
     }
 
+    fn needs_running_system(&self) -> bool {
+        !self.exec.offline
+    }
+
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         let last = if host.test_mode() {
             // The command was not run.
@@ -269,6 +273,10 @@ fn must_run(
         // Guards would check this system instead of the one below the root.
         let is_done = can_be_done(exec) && LastRun::read(host, &exec.name).is_some();
         return Ok(!is_done && !exec.refresh_only);
+    }
+    if host.is_offline() && !exec.offline {
+        // Guards may examine the running system too.
+        return Ok(!exec.refresh_only);
     }
     if let Some(guard) = &exec.onlyif
         && !succeeds("onlyif", guard, exec, timeout, output)?

@@ -63,6 +63,10 @@ impl Entity for PromiseEntity {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if host.is_offline() {
+            // Modules may examine the running system.
+            return Verdict::Unknown;
+        }
         if !self.module.invocation.is_mocked(host) {
             return self.with_task(host, |task| task.check(self.warn_only, output));
         }
@@ -74,6 +78,10 @@ impl Entity for PromiseEntity {
                 Verdict::Failed
             }
         }
+    }
+
+    fn needs_running_system(&self) -> bool {
+        true
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {

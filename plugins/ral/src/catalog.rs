@@ -41,12 +41,15 @@ pub(crate) struct ChoiceError {
 
 impl Catalog {
     /// Finds all providers, and queries those without cached metadata. In test mode, these are only the ones that
-    /// respect the root.
+    /// respect the root; if the system is not running, there are none.
     pub(crate) fn read(host: &Host, declared: &[DeclaredProvider]) -> Catalog {
         let mut known = KnownProviders::read(host);
         let mut entries = Vec::new();
         let mut names = BTreeSet::new();
-        for invocation in invocations(host, declared).into_iter().filter(|invocation| !invocation.is_mocked(host)) {
+        for invocation in invocations(host, declared)
+            .into_iter()
+            .filter(|invocation| !host.is_offline() && !invocation.is_mocked(host))
+        {
             let file = invocation.file().to_owned();
             let metadata = known.metadata(&invocation, host);
             // If two have the same name, the first is used.

@@ -140,6 +140,10 @@ impl Entity for ResourceEntity {
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if host.is_offline() {
+            // Providers may examine the running system.
+            return Verdict::Unknown;
+        }
         if !self.is_mocked(host) {
             return Item::new(0, self, mode.force).check(host, output);
         }
@@ -153,8 +157,12 @@ impl Entity for ResourceEntity {
         }
     }
 
+    fn needs_running_system(&self) -> bool {
+        true
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) { None } else { files(self, host) }
+        if host.is_offline() || self.is_mocked(host) { None } else { files(self, host) }
     }
 }
 

@@ -79,6 +79,10 @@ impl Entity for Script {
         }
     }
 
+    fn needs_running_system(&self) -> bool {
+        true
+    }
+
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
     }

@@ -9,6 +9,7 @@ use crate::providers::{self, Done, Manager, ManagerError, ServiceProvider, Subje
 use crate::state::{Aspects, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
+use holo_plugin::system::offline::DEFERRAL;
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
 use journal::ReadError;
@@ -146,9 +147,15 @@ impl Run<'_, '_> {
     fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {
         for &index in indexes {
             let item = &mut self.items[index];
-            let circumstances = Circumstances { manager: self.provider.name(), refresh: item.refresh, may_come: false };
+            let circumstances = Circumstances {
+                manager: self.provider.name(),
+                is_offline: self.host.is_offline(),
+                refresh: item.refresh,
+                may_come: false,
+            };
             let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
             item.steps = plan.steps;
+            item.is_deferred = plan.is_deferred;
             if says_problems && item.remark.is_none() {
                 item.remark = plan.remark;
             }
@@ -345,6 +352,13 @@ impl Run<'_, '_> {
         }
         let item = &mut self.items[index];
         let changes = std::mem::take(&mut item.changes);
+        if item.is_deferred && !item.failed {
+            // A deferred entity has no changes: what has been done is only the beginning of them.
+            self.begin(index);
+            let mut output = self.answers.output(self.items[index].job);
+            changes.iter().for_each(|change| output.print(format!("{change}\n")));
+            return self.end_as(index, Applied::Deferred(DEFERRAL.to_owned()));
+        }
         let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
             (true, _) => item.failed(None),
             (false, true) => Applied::Unchanged,

@@ -1,6 +1,6 @@
 //! Units as entities, with their states and unique names.
 
-use crate::plan::{Circumstances, Ensure, Wanted, plan};
+use crate::plan::{Circumstances, Ensure, Step, Wanted, plan};
 use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
@@ -248,7 +248,8 @@ impl Unit {
             }
         };
         let (refresh, may_come) = (mode.refresh, mode.pending);
-        let circumstances = Circumstances { manager: self.all.provider.name(), refresh, may_come };
+        let is_offline = host.is_offline();
+        let circumstances = Circumstances { manager: self.all.provider.name(), is_offline, refresh, may_come };
         let plan = plan(&self.name, &self.wanted, &state, circumstances);
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));
@@ -258,6 +259,9 @@ impl Unit {
             output.warning(remark);
         }
         let mut changes: Vec<String> = plan.steps.iter().map(|step| step.would(&self.name)).collect();
+        if plan.is_deferred {
+            changes.push(Step::Start.would(&self.name));
+        }
         if state.is_outdated {
             changes.insert(0, format!("would read the files of {} again", self.name));
         }

@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) problems: Vec<String>,
     /// A remark for the user that neither requires action nor is an error.
     pub(crate) remark: Option<String>,
+    /// True if the unit must run, and the system does not. Its other steps are taken nevertheless.
+    pub(crate) is_deferred: bool,
 }
 
 /// The circumstances of a plan.
@@ -57,6 +59,8 @@ pub(crate) struct Plan {
 pub(crate) struct Circumstances {
     /// The name of the service manager.
     pub(crate) manager: &'static str,
+    /// The system is not running.
+    pub(crate) is_offline: bool,
     /// An entity that the unit depends on has changed.
     pub(crate) refresh: bool,
     /// A missing unit may still be created by a pending entity, or an obstacle removed.
@@ -242,6 +246,7 @@ impl Planner<'_> {
     /// starts enabled units when it starts.
     fn without_manager(&mut self) {
         match self.unit.scope().user() {
+            _ if self.circumstances.is_offline => self.plan.is_deferred = !self.wanted.restores,
             None => self.problem(&format!("cannot be started: {} is not running here", self.circumstances.manager)),
             Some(user) if self.wanted.enable == Some(true) => {
                 self.plan.remark = Some(format!(

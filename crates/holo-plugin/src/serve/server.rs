@@ -6,10 +6,13 @@ use super::{
     applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines, unknown_entity,
     verdict_messages,
 };
-use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, Sink, concurrently};
+use crate::{
+    Adopted, Adoption, Applied, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, Sink, Verdict, concurrently,
+};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
 use holo_protocol::{AdoptMessage, ScanLimit, Text, Witness};
+use holo_system::offline::DEFERRAL;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter};
 use std::mem;
@@ -270,9 +273,28 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         ids.into_iter().filter(is_able).collect()
     }
 
+    /// If the system is not running, answers for the entities that need it, and returns the others.
+    fn without_deferred(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Vec<BString> {
+        let Server { known, answers, host, .. } = self;
+        let can_be_applied = |id: &BString| {
+            let Some(entity) = known.get(id).filter(|entity| host.is_offline() && entity.needs_running_system()) else {
+                return true;
+            };
+            let applied = match entity.check(host, modes.of_entity(id, false), &mut Output::new(&mut Silence)) {
+                Verdict::InDesiredState => Applied::Unchanged,
+                Verdict::Skipped(reason) => Applied::Skipped(reason),
+                _ => Applied::Deferred(DEFERRAL.to_owned()),
+            };
+            answers.result(id, applied_messages(&applied), Outcome::Done);
+            false
+        };
+        ids.into_iter().filter(can_be_applied).collect()
+    }
+
     fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
         let ids = self.find_all(ids);
         let ids = self.without_hindered(ids, Operation::Apply);
+        let ids = self.without_deferred(ids, modes);
         self.work_on_set(&ids, force, modes, |plugin, host, set, answers| match set {
             // Preparations for sets, such as reading a list of unchanged files, do not pay off for one entity.
             [_] if W::ONE_REQUEST => concurrently::apply(host, set, 1, answers),

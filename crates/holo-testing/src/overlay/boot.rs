@@ -45,13 +45,14 @@ done
 exit $status
 "#;
 
-/// Creates and boots the system in namespaces that end with the test, because the input of their first process does.
+/// Creates and boots the system in namespaces that end with the test, because the input of their first process does. The arguments are
+/// the mount point, the root of the system, its target or an empty string for the default, and directories to bind.
 const ASSEMBLE: &str = r#"
-directory=$1; shift
+directory=$1 lower=$2 target=$3; shift 3
 mount -t tmpfs tmpfs "$directory"
 cd "$directory"
 mkdir upper work root
-mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+mount -t overlay overlay -o lowerdir="$lower",upperdir=upper,workdir=work root
 : >root/etc/machine-id
 echo holo-test >root/etc/hostname
 for bound; do
@@ -66,7 +67,7 @@ cat <&3 & lives=$!
     while [ $status = 133 ]; do
         status=0
         systemd-nspawn --quiet --directory=root --boot --register=no --keep-unit --machine=holo-test --private-network \
-            --console=pipe "$@" -- --unit=basic.target </dev/null >log 2>&1 || status=$?
+            --console=pipe "$@" -- ${target:+--unit=$target} </dev/null >log 2>&1 || status=$?
     done
     [ $status = 0 ] || cat log >&2
     kill $lives
@@ -91,11 +92,20 @@ impl Overlay {
     #[must_use]
     #[track_caller]
     pub fn booted_with(directories: &[&Path]) -> Self {
-        sure(Self::boot(directories))
+        sure(Self::boot(Path::new("/"), "basic.target", directories))
     }
 
-    fn boot(directories: &[&Path]) -> Result<Self, IoError> {
-        let mut system = Self::keep("sh", &["-ec", KEEP, "sh"], ("ASSEMBLE", ASSEMBLE), directories)?;
+    /// Boots a copy of another system, whose root is this directory, to its default target. Its own files do not change.
+    #[must_use]
+    #[track_caller]
+    pub fn booted_from(root: &Path) -> Self {
+        sure(Self::boot(root, "", &[]))
+    }
+
+    fn boot(root: &Path, target: &str, directories: &[&Path]) -> Result<Self, IoError> {
+        let arguments = ["-ec".as_ref(), KEEP.as_ref(), "sh".as_ref()];
+        let system = [root.as_os_str(), target.as_ref()];
+        let mut system = Self::keep("sh", &arguments, ("ASSEMBLE", ASSEMBLE), &system, directories)?;
         system.namespaces = &["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"];
         system.wait_until_up(None)?;
         Ok(system)

@@ -15,7 +15,7 @@ const NO_PYTHON: &str = "!! no Python with ansible-core: install it, or say [[ho
 type Case = (&'static str, fn(Version));
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 16] = [
+    let cases: [Case; 17] = [
         ("a module that crashes fails its task alone", crashes),
         ("output beside the answer is shown, without what is sensitive", words),
         ("a module ends as Python does", ends_late),
@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("two Pythons contradict each other", two_pythons),
         ("Python is not started again and again", given_up),
         ("a signal ends modules too", interrupted),
+        ("while the system is not running, no module is run", offline),
     ];
     cases.into_iter().flat_map(|(name, case)| with_each(name, &[], case)).collect()
 }
@@ -40,6 +41,13 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn crash(version: Version, how: &str, lines: &str) -> Root {
     let task = format!("[[task]]\nname = 'x'\nmodule = 'local.test.crash'\nargs.how = '{how}'\n{lines}\n");
     Root::new(version, &task).with_own_collection()
+}
+
+fn offline(version: Version) {
+    let root = Root(crash(version, "raise", "").0.env("HOLO_OFFLINE", "1"));
+    let output = root.apply(0);
+    assert!(output.ends_with(">> deferred: the system is not running\n") && !output.contains("broken"), "{output}");
+    assert_eq!(root.holo(&["check"]).0, 3);
 }
 
 /// Returns the PIDs that a module has written.

@@ -17,7 +17,7 @@ const ON_TERMINAL: &[Need] = &[NEEDS[0], NEEDS[1], Need::Program("script")];
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 32] = [
+    let cases: [Case; 33] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -49,6 +49,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("guards of commands that need not run, run at the same time", NEEDS, guards_ahead),
         ("what a guard has said counts until a command has run", NEEDS, guards_again),
         ("one that may run beside others does not run beside those that may not", NEEDS, beside_none),
+        ("while the system is not running, only commands run that may, and a due one is deferred", &[], offline),
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
     cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
@@ -70,6 +71,38 @@ impl Outcome {
     fn succeeded(&self) -> bool {
         self.ended.failure().is_none()
     }
+}
+
+const DEFERRED: &str = "deferred: the system is not running\n";
+
+fn offline() {
+    // Neither the guard nor the command is run.
+    let bench = Bench::new("command = \"touch @/ran\"\nonlyif = \"touch @/guarded\"");
+    let outcome = |bench: &Bench, operation: &str, refresh: &str| {
+        bench.run(bench.plugin(operation).env("HOLO_OFFLINE", "1").env("HOLO_REFRESH", refresh), |_| {})
+    };
+    let applied = outcome(&bench, "apply", "");
+    assert!(applied.succeeded() && applied.messages == DEFERRED, "{applied:?}");
+    assert!(outcome(&bench, "check", "").messages.starts_with("would change: would run touch "));
+    assert!(!bench.has("ran") && !bench.has("guarded"));
+    // A command that need not run is not deferred.
+    bench.define("command = \"touch @/ran\"\ncreates = \"@\"");
+    assert_eq!(outcome(&bench, "apply", "").messages, "not changed\n");
+    bench.define("command = \"touch @/ran\"\nrefresh_only = true");
+    assert_eq!(outcome(&bench, "apply", "").messages, "not changed\n");
+    assert_eq!(outcome(&bench, "apply", "1").messages, DEFERRED);
+    bench.define("command = \"touch @/ran\"\nif = \"1 > 2\"");
+    assert!(outcome(&bench, "apply", "").messages.starts_with("skipped: "));
+    assert!(!bench.has("ran"));
+    bench.define("command = \"touch @/ran\"\nonlyif = \"touch @/guarded\"\noffline = true");
+    let applied = outcome(&bench, "apply", "");
+    assert!(
+        applied.messages.starts_with("changed: ran touch ") && bench.has("guarded") && bench.has("ran"),
+        "{applied:?}"
+    );
+    // With another value, the system is running.
+    bench.define("command = \"touch @/later\"");
+    assert!(bench.run(bench.plugin("apply").env("HOLO_OFFLINE", "0"), |_| {}).succeeded() && bench.has("later"));
 }
 
 impl Bench {

@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("attributes of one promise do not get into the next", leak),
             ("what lines cannot express is not sent", unsendable),
             ("what is promised in the end is kept when the definition is gone", scrub),
+            ("while the system is not running, no module is started", offline),
             ("test mode starts no module that does not respect the root", mocks),
             ("a failed promise is tried again as often as declared", retries),
             ("a report has the edges that are known of a promise", edges),
@@ -340,6 +341,18 @@ fn scrub() {
     assert!(machine.apply().run.success());
     machine.define("");
     assert_eq!(machine.root.holo(&["scan"]).stdout_lossy().trim(), "");
+}
+
+fn offline() {
+    let line = promise("line", "/etc/x", "attributes = { line = \"a\" }");
+    let machine = Machine::new(&format!("{}{line}", module("line", "keep_line.py")));
+    let machine = Machine { root: machine.root.env("HOLO_OFFLINE", "1") };
+    assert_eq!(machine.check().result("line:/etc/x"), "unknown");
+    let ends = machine.apply();
+    assert_eq!(ends.result("line:/etc/x"), "pending");
+    assert!(ends.run.success() && !machine.root.exists("etc/x"), "{}", ends.run);
+    let machine = Machine { root: machine.root.env("HOLO_OFFLINE", "0") };
+    assert_eq!(machine.apply().result("line:/etc/x"), "changed");
 }
 
 fn mocks() {

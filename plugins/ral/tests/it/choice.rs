@@ -12,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("mistakes in metadata are named, each with its provider", mistakes),
             ("of several suitable providers one has to be named", several),
             ("a provider that others may change is not run", untrusted),
+            ("while the system is not running, no provider is started", offline),
             ("test mode starts no provider that does not respect the root", mocks),
             ("a provider that fails again and again is given up", given_up),
         ],
@@ -67,6 +68,17 @@ fn untrusted() {
         "{}",
         ends.run
     );
+}
+
+fn offline() {
+    let machine = Machine::new(&["table"], &resource("row", "x", "ensure = \"present\""));
+    let machine = Machine { root: machine.root.env("HOLO_OFFLINE", "1") };
+    assert_eq!(end(&machine.check(), "row:x").0, "unknown");
+    let ends = machine.apply();
+    assert_eq!(end(&ends, "row:x").0, "pending");
+    assert!(ends.run.success(), "{}", ends.run);
+    let machine = Machine { root: machine.root.env("HOLO_OFFLINE", "0") };
+    assert_eq!(end(&machine.apply(), "row:x").0, "changed");
 }
 
 fn mocks() {

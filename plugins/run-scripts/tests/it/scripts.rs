@@ -18,7 +18,25 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_script_that_cannot_be_read_or_named_harms_no_other,
         an_unknown_script_is_named,
         a_script_that_cannot_be_executed_is_found,
+        while_the_system_is_not_running_scripts_that_are_due_are_deferred,
     ]
+}
+
+fn while_the_system_is_not_running_scripts_that_are_due_are_deferred() {
+    let waits = "# holo: subscribes file:/x\necho x >>run/ran";
+    let root = root(&[("10-always", "echo x >>run/ran"), ("20-waits", waits)]).env("HOLO_OFFLINE", "1");
+    // The entity that it subscribes to does not exist.
+    let deferred = |root: &ScratchRoot| {
+        root.holo(&["apply"]).stderr_lossy().matches(">> deferred: the system is not running\n").count()
+    };
+    assert_eq!((deferred(&root), root.exists("run/ran")), (2, false));
+    assert_eq!(root.holo(&["check"]).status, Some(3));
+    let root = root.env("HOLO_OFFLINE", "");
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read("run/ran"), "x\nx\n");
+    // The second one has succeeded.
+    let root = root.env("HOLO_OFFLINE", "1");
+    assert_eq!(deferred(&root), 1);
 }
 
 /// Longer than any test takes.

@@ -26,6 +26,8 @@ pub(super) struct Item<'a> {
     pub(super) steps: Vec<Step>,
     /// A remark for the user that is not an error.
     pub(super) remark: Option<String>,
+    /// True if it must run, and the system does not.
+    pub(super) is_deferred: bool,
     /// Descriptions of the changes made.
     pub(super) changes: Vec<String>,
     /// True if a step was attempted, successfully or not.
@@ -49,6 +51,7 @@ impl<'a> Item<'a> {
             kept: None,
             steps: Vec::new(),
             remark: None,
+            is_deferred: false,
             changes: Vec::new(),
             is_tried: false,
             is_changed: false,

@@ -136,7 +136,7 @@ impl ServiceProvider for OpenRc {
     fn manager(&self, host: &Host) -> Box<dyn Manager> {
         let root = Root::new(host.root());
         if host.test_mode() {
-            return Box::new(Mocked { root });
+            return Box::new(Mocked { root, runs: !host.is_offline() });
         }
         Box::new(live::Live { root, runs: system::is_run_by_openrc() })
     }
@@ -144,6 +144,8 @@ impl ServiceProvider for OpenRc {
 
 struct Mocked {
     root: Root,
+    /// True if services can be started.
+    runs: bool,
 }
 
 impl Manager for Mocked {
@@ -153,7 +155,7 @@ impl Manager for Mocked {
             let (mock, runlevels) = (&subject.record.mock, levels.of(subject.unit.as_str()));
             let is_enabled = mock.enabled.unwrap_or(!runlevels.is_empty());
             Ok(UnitState {
-                phase: Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down }),
+                phase: self.runs.then_some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down }),
                 // The command that would install it may only have been printed.
                 load: Load::Loaded,
                 enablement: if is_enabled { Enablement::Enabled } else { Enablement::Disabled },

@@ -138,7 +138,7 @@ impl ServiceProvider for Systemd {
 
 /// Returns true if systemd runs and manages the units of this host.
 fn is_live(host: &Host) -> bool {
-    !host.test_mode() && system::is_run_by_systemd()
+    !host.test_mode() && !host.is_offline() && system::is_run_by_systemd()
 }
 
 /// The directory with a directory for each user whose manager runs.
@@ -150,15 +150,16 @@ struct Managers {
     system: Box<dyn Manager>,
     root: PathBuf,
     mocks: bool,
+    is_offline: bool,
 }
 
 impl Managers {
     fn new(host: &Host, is_live: bool) -> Managers {
-        let (root, mocks) = (host.root().to_owned(), host.test_mode());
+        let (root, mocks, is_offline) = (host.root().to_owned(), host.test_mode(), host.is_offline());
         // Without a running systemd, such as while an image is built, units can be enabled, but not started.
         let system: Box<dyn Manager> =
             if is_live { Box::new(Live::of_system()) } else { Box::new(Offline::of_system(&root, mocks)) };
-        Managers { system, root, mocks }
+        Managers { system, root, mocks, is_offline }
     }
 
     /// Calls a manager; `nobody` returns the result for a user who does not exist.
@@ -178,7 +179,8 @@ impl Managers {
         let Some(known) = KnownUser::find(user).map_err(failed)? else { return Ok(nobody()) };
         let uid = known.credentials.uid;
         let runtime = Path::new(RUNTIME).join(uid.to_string());
-        let runs = fs::symlink_metadata(runtime.join(SOCKET)).is_ok_and(|socket| socket.file_type().is_socket());
+        let runs = !self.is_offline
+            && fs::symlink_metadata(runtime.join(SOCKET)).is_ok_and(|socket| socket.file_type().is_socket());
         Ok(if runs {
             ask(&Live { tool: Tool::of_user(user, uid, Some(runtime)), directories: Directories::of_user(&known) })
         } else {
@@ -217,8 +219,9 @@ impl Managers {
 
 type States = Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
 
-impl Manager for Managers {
-    fn states(&self, subjects: &[Subject<'_>]) -> States {
+impl Managers {
+    /// Returns the states of units, which also in test mode do not run if the system does not.
+    fn found(&self, subjects: &[Subject<'_>]) -> States {
         if subjects.iter().all(|subject| subject.unit.scope().is_system()) {
             return self.system.states(subjects);
         }
@@ -234,6 +237,16 @@ impl Manager for Managers {
                 subjects.iter().zip(states).map(state).collect()
             },
         ))
+    }
+}
+
+impl Manager for Managers {
+    fn states(&self, subjects: &[Subject<'_>]) -> States {
+        let mut states = self.found(subjects)?;
+        if self.is_offline {
+            states.iter_mut().flatten().for_each(|state| state.phase = None);
+        }
+        Ok(states)
     }
 
     fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {

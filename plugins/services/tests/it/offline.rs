@@ -8,8 +8,9 @@ const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.ta
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 7] = [
+    let cases: [(&str, fn()); 8] = [
         ("units are enabled below the root, once, and disabled when nothing wants that", enables),
+        ("while the system is not running, units are enabled and masked, and starts are deferred", not_running),
         ("units are masked and unmasked below the root", masks),
         ("one that cannot be enabled keeps no other from being", one_by_one),
         ("a unit that fails at every apply and is as before refreshes nothing", fails_again),
@@ -51,6 +52,33 @@ fn enables() {
     assert!(!root.exists(format!("{WANTS}/a.service")) && !root.exists(format!("{WANTS}/t@x.service")));
     assert_eq!(apply(&root), (Some(0), String::new()));
     assert!(root.records("services").is_empty());
+}
+
+fn not_running() {
+    let definitions =
+        "[[service]]\nname = 'a'\nenable = true\n[[service]]\nname = 't@x'\nensure = 'stopped'\nmask = true\n";
+    let root = root(definitions).env("HOLO_OFFLINE", "1");
+    for changes in ["enabled a.service\n", ""] {
+        let run = root.holo(&["apply"]);
+        let said = run.stdout_lossy();
+        assert!(run.success() && run.stderr_lossy() == ">> deferred: the system is not running\n", "{run}");
+        assert!(said.contains(changes) && !said.contains("MOCK") && root.exists(format!("{WANTS}/a.service")), "{run}");
+        assert_eq!(said.contains("Working on service:t@x"), !changes.is_empty(), "{run}");
+    }
+    assert!(root.exists("etc/systemd/system/t@x.service"));
+    let checked = root.holo(&["check"]);
+    assert_eq!(checked.status, Some(3), "{checked}");
+    assert!(checked.stdout_lossy().ends_with("would start a.service\n\n"), "{checked}");
+    // The restored state of a unit is one that does not run.
+    root.write("usr/share/holo/services/01.toml", "");
+    assert_eq!(apply(&root).0, Some(0));
+    assert!(!root.exists(format!("{WANTS}/a.service")) && root.records("services").is_empty());
+    // At the first boot, nothing is left to do but the start.
+    root.write("usr/share/holo/services/01.toml", definitions);
+    assert_eq!(apply(&root).0, Some(0));
+    let (status, said) = apply(&root.env("HOLO_OFFLINE", "0"));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl start a.service\n") && !said.contains("service:t@x"), "{said}");
 }
 
 fn masks() {

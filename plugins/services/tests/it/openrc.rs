@@ -367,4 +367,9 @@ fn below_a_root() {
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("MOCK: rc-update --all del a\nMOCK: rc-service a stop\n"), "{said}");
     assert_eq!(apply(), (Some(0), String::new()));
+    root.write("usr/share/holo/services/01.toml", "[[service]]\nname = 'a'\nenable = true\n");
+    let run = root.env("HOLO_OFFLINE", "1").holo(&["apply"]);
+    assert_eq!(run.stderr_lossy(), ">> deferred: the system is not running\n", "{run}");
+    assert!(run.stdout_lossy().contains("MOCK: rc-update add a default\n"), "{run}");
+    assert!(!run.stdout_lossy().contains("rc-service"), "{run}");
 }
