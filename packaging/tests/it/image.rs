@@ -289,10 +289,9 @@ fn blocks() -> Vec<(String, String, String)> {
 fn follow(block: &str, run: impl Fn(&str) -> String) {
     let mut steps: Vec<(String, String)> = Vec::new();
     for line in block.lines() {
-        match (line.strip_prefix("# "), steps.last_mut()) {
-            (Some(command), _) => steps.push((command.to_owned(), String::new())),
-            (None, Some((_, output))) => *output += &format!("{line}\n"),
-            (None, None) => panic!("{line}: there is no command"),
+        match line.strip_prefix("# ") {
+            Some(command) => steps.push((command.to_owned(), String::new())),
+            None => steps.last_mut().unwrap().1 += &format!("{line}\n"),
         }
     }
     assert!(!steps.is_empty());
