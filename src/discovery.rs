@@ -181,8 +181,9 @@ impl<'a> Discovery<'a> {
         remembered.recognize(&entities);
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
+        let is_known = |index| remembered.was_unchanged(index);
         let (plan, untrusted) = thread::scope(|scope| {
-            let untrusted = scope.spawn(|| inspector.check_entities(&entities, &remembered));
+            let untrusted = scope.spawn(|| inspector.check_entities(&entities, is_known));
             (self.plan(&nodes, &entities, &plugins), untrusted.join())
         });
         let untrusted = untrusted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

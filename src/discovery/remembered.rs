@@ -9,8 +9,8 @@
 //!
 //! Only applies write it, while they hold the lock. It may be lost at any time: then all plugins are asked.
 
+use super::generators;
 use super::manifest::{Builder, FileIndex, Manifest, digest};
-use super::settled::Settled;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::generations::Fingerprint;
@@ -106,6 +106,58 @@ struct EntityMemory {
     /// The digest of the reports of all entities, if it rests on what others claim.
     all_reports: Option<u64>,
     witnesses: Vec<FileIndex>,
+}
+
+/// What is stored about all entities, if an apply has found them in their desired state and had nothing to tell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Settled {
+    /// The digest of what is not in the manifests of the plugins.
+    basis: u64,
+    /// When it was written, in seconds since the epoch.
+    made: u64,
+    /// The number of entities.
+    pub(super) entities: usize,
+}
+
+impl Settled {
+    /// Returns what to store about the entities of these plugins, each with the stamp of its program; `None` if
+    /// generators may make other entities each time.
+    fn new(
+        settings: &Settings,
+        inputs: u64,
+        began: SystemTime,
+        programs: Vec<(&str, u64)>,
+        entities: usize,
+    ) -> Option<Settled> {
+        let has_no_generators = generators::find(&settings.root.generators()).is_ok_and(|found| found.is_empty());
+        let basis = basis(settings, inputs, programs);
+        has_no_generators.then(|| Settled { basis, made: seconds(began), entities })
+    }
+
+    /// Returns true if it rests on these inputs and programs.
+    pub(super) fn holds_with(&self, settings: &Settings, inputs: u64, programs: Vec<(&str, u64)>) -> bool {
+        self.made <= seconds(SystemTime::now()) && self.basis == basis(settings, inputs, programs)
+    }
+
+    /// Returns true if this is stored already.
+    fn is_in(&self, database: &Database) -> bool {
+        let stored = database.settled().ok().flatten().and_then(|stored| Settled::parse(&stored.value));
+        stored.is_some_and(|stored| (stored.basis, stored.entities) == (self.basis, self.entities))
+    }
+
+    fn to_bytes(&self) -> Option<Vec<u8>> {
+        postcard::to_stdvec(self).ok()
+    }
+
+    pub(super) fn parse(value: &[u8]) -> Option<Settled> {
+        postcard::from_bytes(value).ok()
+    }
+}
+
+/// Returns the digest of the inputs and of the programs of the plugins, in any order.
+fn basis(settings: &Settings, inputs: u64, mut programs: Vec<(&str, u64)>) -> u64 {
+    programs.sort_unstable();
+    digest(&(context(settings), inputs, programs))
 }
 
 impl Remembered {
@@ -445,7 +497,7 @@ pub(super) fn is_usable(settings: &Settings) -> bool {
 
 /// Returns a digest of what everything rests on: this boot, as devices may have other numbers in the next one, and this
 /// program.
-pub(super) fn context(settings: &Settings) -> u64 {
+fn context(settings: &Settings) -> u64 {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let own = std::env::current_exe().ok().and_then(|program| program_stamp(&program));
     digest(&(boot, own, settings.root.as_given(), rustix::process::geteuid().as_raw()))
@@ -458,6 +510,6 @@ pub(super) fn program_stamp(path: &Path) -> Option<u64> {
     Some(digest(&(path, stat.dev(), stat.ino(), stat.size(), times)))
 }
 
-pub(super) fn seconds(time: SystemTime) -> u64 {
+fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -4,7 +4,6 @@
 //! The configuration, data, facts, generators and programs of plugins are checked before they are used. If one is refused, the run ends.
 //! Resource files are checked by entity, after the scan: of an untrusted file, only its entities are left out.
 
-use super::remembered::Remembered;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity};
 use crate::error::FatalError;
@@ -136,11 +135,15 @@ impl<'a> Inspector<'a> {
     /// Checks the resource files of all entities. An untrusted directory of a plugin also concerns its orphans, whose
     /// definitions another user may have removed. Entities whose files are known to be trusted are left out.
     #[must_use]
-    pub fn check_entities(&mut self, entities: &PerEntity<Entity>, remembered: &Remembered) -> Untrusted {
+    pub fn check_entities(
+        &mut self,
+        entities: &PerEntity<Entity>,
+        is_known: impl Fn(EntityIndex) -> bool,
+    ) -> Untrusted {
         let root = self.root;
         let mut refused: BTreeMap<PathBuf, (Violation, Vec<EntityIndex>)> = BTreeMap::new();
         let mut tolerated = BTreeMap::new();
-        for (index, entity) in entities.entries().filter(|(index, _)| !remembered.was_unchanged(*index)) {
+        for (index, entity) in entities.entries().filter(|(index, _)| !is_known(*index)) {
             let mut paths: Vec<PathBuf> = entity.sources().map(|source| source.to_path_lossy().into_owned()).collect();
             if entity.is_orphan() {
                 paths.extend([root.resources(), root.own_resources()].map(|parent| parent.join(entity.plugin_id())));

@@ -10,7 +10,6 @@ use libtest_mimic::Trial;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -237,8 +236,8 @@ fn count(
 fn strip(root: &ScratchRoot, plugin: &str) {
     let (program, name) = (built(&format!("holo-{plugin}")), root.join(format!("plugin/holo-{plugin}")));
     let stripped = root.join("plugin/program");
-    let status = Command::new("strip").arg("-o").arg(&stripped).arg(&program).status().unwrap();
-    assert!(status.success(), "strip: {status}");
+    let run = root.run("strip", &["-o".as_ref(), stripped.as_os_str(), program.as_os_str()]);
+    assert!(run.success(), "{run}");
     let wrapper = fs::read_to_string(&name).unwrap();
     root.write_script(
         format!("plugin/holo-{plugin}"),

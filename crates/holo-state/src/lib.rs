@@ -24,7 +24,7 @@ pub use generations::Input;
 pub use maintenance::{Repaired, TableSize};
 pub use records::RecordChange;
 pub use refreshes::Refresh;
-pub use remembered::Remembered;
+pub use remembered::{Remembered, Settled};
 pub use runs::{RunHeader, RunLimits};
 pub use values::SentValue;
 

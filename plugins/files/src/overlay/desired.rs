@@ -32,13 +32,16 @@ pub(crate) fn evaluate(
     evaluate_in_runs(entity, base, layout, output, None)
 }
 
+/// Is called with a resource file and the result of applying it.
+type OnStep<'a> = &'a mut dyn FnMut(&Resource, &Image);
+
 /// Like `evaluate`, but calls `on_step` with the result of each resource file.
 pub(crate) fn evaluate_in_steps(
     entity: &FileEntity,
     base: &Image,
     layout: &Layout,
     output: &mut Output<'_>,
-    on_step: &mut dyn FnMut(&Resource, &Image),
+    on_step: OnStep<'_>,
 ) -> Result<Desired, EvaluationError> {
     evaluate_in_runs(entity, base, layout, output, Some(on_step))
 }
@@ -49,7 +52,7 @@ fn evaluate_in_runs(
     base: &Image,
     layout: &Layout,
     output: &mut Output<'_>,
-    mut on_step: Option<&mut dyn FnMut(&Resource, &Image)>,
+    mut on_step: Option<OnStep<'_>>,
 ) -> Result<Desired, EvaluationError> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
