@@ -281,7 +281,7 @@ fn pacman_packages_are_read_back() {
         let case = Case::new(random, false);
         let desk = case.desk();
         let package = desk.build("pacman");
-        let info = desk.must("pacman", &["-Qip", &package]);
+        let info = desk.must("pacman", &["--dbpath", ".", "-Qip", &package]);
         let field = |name: &str| {
             let mut lines = info.lines().skip_while(|line| !line.starts_with(name));
             let value = lines.next().unwrap().split_once(": ").unwrap().1.trim();
@@ -300,7 +300,7 @@ fn pacman_packages_are_read_back() {
             assert_eq!(shown, relations, "{}", case.text);
         }
         let paths = case.nodes.iter().map(|(path, node)| format!("/{path}{}", if node.kind == 'd' { "/" } else { "" }));
-        let listed = desk.must("pacman", &["-Qlpq", &package]);
+        let listed = desk.must("pacman", &["--dbpath", ".", "-Qlpq", &package]);
         let mut listed = lines(&listed);
         let mut paths: Vec<String> = paths.collect();
         listed.sort();

@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn count(desk: &Desk, format: &str, name: &str) -> usize {
     let listed = match format {
         "debian" => desk.sh(&format!("dpkg-deb --fsys-tarfile {name} | tar -t | grep -v '/$' | wc -l")),
-        "pacman" => desk.sh(&format!("pacman -Qlpq {name} | grep -v '/$' | wc -l")),
+        "pacman" => desk.sh(&format!("pacman --dbpath . -Qlpq {name} | grep -v '/$' | wc -l")),
         _ => desk
             .sh(&format!("rpm -K --nosignature {name} >&2; rpm -qpl {name} | grep -v '(contains no files)' | wc -l")),
     };
@@ -39,7 +39,7 @@ fn packages_without_files_are_valid() {
         assert_eq!(desk.build(format), name);
         assert_eq!(count(&desk, format, name), 0);
     }
-    let shown = desk.sh("rpm -qp --requires foo*.rpm; dpkg-deb -I foo*.deb; pacman -Qip foo*.xz");
+    let shown = desk.sh("rpm -qp --requires foo*.rpm; dpkg-deb -I foo*.deb; pacman --dbpath . -Qip foo*.xz");
     let required = ["bar\n", " Depends: bar\n", "Depends On      : bar\n"];
     assert!(required.iter().all(|line| shown.contains(line)), "{shown}");
 }

@@ -48,9 +48,13 @@ const PATTERNS: &[(&str, &[&str])] = &[
             // The files of holo itself after `make install`.
             "/usr/lib/systemd/system/holo-apply.*",
             "/usr/lib/systemd/system/holo-check.*",
+            "/usr/lib/systemd/system/holo-first-boot.service",
+            "/usr/lib/systemd/system/multi-user.target.wants/holo-first-boot.service",
             "/usr/lib/systemd/system/holo-agent.service",
             "/usr/local/lib/systemd/system/holo-apply.*",
             "/usr/local/lib/systemd/system/holo-check.*",
+            "/usr/local/lib/systemd/system/holo-first-boot.service",
+            "/usr/local/lib/systemd/system/multi-user.target.wants/holo-first-boot.service",
             "/usr/local/lib/systemd/system/holo-agent.service",
             "/usr/local/bin/holo",
             "/usr/local/bin/holo-agent",
