@@ -141,7 +141,7 @@ impl Settled {
 
     /// Returns true if this is stored already.
     fn is_in(&self, database: &Database) -> bool {
-        let stored = database.settled().ok().flatten().and_then(|stored| Settled::parse(&stored.value));
+        let stored = database.settled_value().ok().flatten().and_then(|value| Settled::parse(&value));
         stored.is_some_and(|stored| (stored.basis, stored.entities) == (self.basis, self.entities))
     }
 

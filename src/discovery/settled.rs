@@ -45,7 +45,7 @@ pub fn recognize(settings: &Settings, inputs: &Fingerprint) -> Option<usize> {
 /// Returns false if another apply may have found out or changed something since.
 #[must_use]
 pub fn still_holds(settings: &Settings) -> bool {
-    Database::read_only(settings.root.state_database()).settled().is_ok_and(|stored| stored.is_some())
+    Database::read_only(settings.root.state_database()).settled_value().is_ok_and(|value| value.is_some())
 }
 
 /// Whether there was nothing to tell.

@@ -1,7 +1,7 @@
 //! What runs found out about plugins, and the records that have changed since.
 
 use crate::{Database, Durability, StateError};
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is remembered of a plugin.
@@ -33,13 +33,20 @@ impl Database {
     /// If the database cannot be read.
     pub fn settled(&self) -> Result<Option<Settled>, StateError> {
         let read = self.read(|connection| {
-            let sql = "SELECT value FROM settled WHERE NOT EXISTS (SELECT 1 FROM record_change) AND NOT EXISTS (SELECT 1 FROM refresh)";
-            let Some(value) = connection.query_row(sql, [], |row| row.get(0)).optional()? else { return Ok(None) };
+            let Some(value) = settled_value(connection)? else { return Ok(None) };
             let mut query = connection.prepare("SELECT manifest FROM remembered")?;
             let manifests = query.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
             Ok(Some(Settled { value, manifests }))
         });
         read.map(Option::flatten)
+    }
+
+    /// Returns only the [value](Settled::value) of [`settled`](Self::settled). The manifests may be large.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn settled_value(&self) -> Result<Option<Vec<u8>>, StateError> {
+        self.read(settled_value).map(Option::flatten)
     }
 
     /// Returns what is remembered of all plugins.
@@ -106,6 +113,11 @@ impl Database {
             .map(drop)
         })
     }
+}
+
+fn settled_value(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
+    let sql = "SELECT value FROM settled WHERE NOT EXISTS (SELECT 1 FROM record_change) AND NOT EXISTS (SELECT 1 FROM refresh)";
+    connection.query_row(sql, [], |row| row.get(0)).optional()
 }
 
 /// Notes that a record has changed. The store of a record begins with the ID of its plugin.
