@@ -2,7 +2,7 @@
 //! adopting again gives the result of an undisturbed run.
 
 use bstr::BString;
-use holo_testing::disturb::{self, CALLS};
+use holo_testing::disturb::{self, CALLS, Disturbance, Seen};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::collections::BTreeMap;
@@ -62,17 +62,9 @@ fn killed_everywhere() {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-fn killed_once(call: &str, number: usize, expected: &BTreeMap<String, BString>) -> bool {
+fn killed_once(call: &str, number: usize, expected: &BTreeMap<String, BString>) -> Seen {
     let root = root();
-    let log = root.join("tmp/strace");
-    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
-    let holo = built("holo");
-    let mut words =
-        vec!["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap()];
-    words.extend(ADOPT);
-    let _ = root.run("/usr/bin/strace", &words);
-    let was_killed = fs::read_to_string(&log).unwrap_or_default().contains("killed by SIGKILL");
-    let _ = fs::remove_file(&log);
+    let (_, seen) = disturb::everything_at(&root, &ADOPT, call, number, Disturbance::Kill);
     let moment = format!("killed at {call} number {number}");
     for (path, content) in FILES {
         assert_eq!(root.read(path), content, "{moment}: {path}");
@@ -85,5 +77,5 @@ fn killed_once(call: &str, number: usize, expected: &BTreeMap<String, BString>) 
     assert_eq!(own_resources(&root), *expected, "{moment}: {run}");
     let run = root.holo(&["check"]);
     assert!(run.success(), "{moment}: {run}");
-    was_killed
+    seen
 }

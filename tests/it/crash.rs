@@ -6,7 +6,7 @@
 //! undisturbed one. An apply with a failed call reports it, and leaves no temporary file behind.
 
 use bstr::{BString, ByteSlice};
-use holo_testing::disturb;
+use holo_testing::disturb::{self, Disturbance, Seen};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::cell::RefCell;
@@ -236,7 +236,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("{}: any system call of the plugin may fail", case.name);
         trials.push(trial_of(&name, case.needs(), move || fail_everywhere(case)));
     }
-    for (name, how) in [("be killed", "signal=SIGKILL"), ("meet a disk that fails", "error=EIO")] {
+    for (name, how) in [("be killed", Disturbance::Kill), ("meet a disk that fails", Disturbance::Error("EIO"))] {
         for many in &MANY_OF {
             let name = format!("{}: the plugin's session may {name} while groups of them are under way", many.name);
             trials.push(trial_of(&name, &[Need::Program("strace")], move || disturb_groups(many, how)));
@@ -268,8 +268,7 @@ fn refresh_everywhere() {
 }
 
 /// Kills the dispatcher of an apply that changes a file, to which a hook subscribes, to which another hook subscribes.
-/// Returns true if there was a process to kill.
-fn refresh_once(call: &str, number: usize) -> bool {
+fn refresh_once(call: &str, number: usize) -> Seen {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
     let root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -281,21 +280,7 @@ fn refresh_once(call: &str, number: usize) -> bool {
         .resource("hooks/then", "# subscribes hook:on-motd\necho refreshed >>../log-of-then\n");
     let holorc = root.read("etc/holorc");
     root.write("etc/holorc", format!("{holorc}plugin hooks={}\n", hooks.display()));
-    let log = root.join("tmp/strace");
-    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    let holo = built("holo");
-    let words = [
-        "-qq",
-        "-o",
-        log.to_str().unwrap(),
-        "-e",
-        &format!("trace={call}"),
-        "-e",
-        &injection,
-        holo.to_str().unwrap(),
-        "apply",
-    ];
-    let run = root.run("/usr/bin/strace", &words);
+    let (run, seen) = disturb::dispatcher_at(&root, &["apply"], call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     let moment = format!("dispatcher killed at {call} number {number}");
     for _ in 0..2 {
@@ -309,7 +294,7 @@ fn refresh_once(call: &str, number: usize) -> bool {
         assert!((1..=2).contains(&refreshed), "{moment}: {log}: refreshed {refreshed} times");
     }
     assert!(!root.exists("var/lib/holo/state.db"), "{moment}: something is still due");
-    was_killed(&log)
+    seen
 }
 
 /// Many files, and the moments of the fault. Calls are counted per thread, and several threads prepare overlays and
@@ -367,20 +352,22 @@ const MANY_OF: [Many; 4] = [
     },
 ];
 
-fn disturb_groups(many: &Many, how: &str) {
+fn disturb_groups(many: &Many, how: Disturbance<'_>) {
     let case = Case { name: many.name, before: many.before, ..CASES[0] };
     let victim = VICTIMS[0];
     let expected = undisturbed(&case, victim);
     for (call, numbers) in many.moments {
-        for number in *numbers {
+        let numbers = if disturb::is_every_call_tested() { numbers } else { &numbers[..1] };
+        for number in numbers {
             let root = prepared(&case, victim);
-            let log = root.join("tmp/strace");
-            let run = disturb_plugin(&root, &case, &log, call, &format!("inject={call}:{how}:when={number}"));
-            let moment = format!("{}, {call} number {number}, {how}", many.name);
+            let (run, seen) = disturb_plugin(&root, &case, call, *number, how);
+            let moment = format!("{}, {call} number {number}, {how:?}", many.name);
             // The failed call may have been repeated successfully. If a session was killed, its current work failed,
             // and the log is that of the next session.
-            let has_failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
-            assert!(matches!(run.status, Some(1 | 255)) || has_failed, "{moment}: nothing has happened\n{run}");
+            assert!(
+                matches!(run.status, Some(1 | 255)) || seen.is_disturbed(),
+                "{moment}: nothing has happened\n{run}"
+            );
             for path in (0..many.files).map(many_path) {
                 let content = root.read(&path);
                 assert!(content == STOCK || content == WANTED, "{moment}: {path} is torn: {content:?}");
@@ -435,12 +422,11 @@ fn many_not_declared(root: &ScratchRoot) {
 fn fail_everywhere(case: &Case) {
     let victim = VICTIMS[0];
     let expected = undisturbed(case, victim);
-    let mut failures = 0;
-    // For most calls the kind of error does not matter, so they take turns.
-    for (call, error) in FAILING_CALLS.into_iter().zip(FAILURES.into_iter().cycle()) {
-        failures +=
-            disturb::everywhere(&[call], |call, number| fail_once(case, victim, call, number, error, &expected));
-    }
+    let failures = disturb::everywhere(&FAILING_CALLS, |call, number| {
+        // For most calls the kind of error does not matter, so they take turns.
+        let turn = FAILING_CALLS.iter().position(|name| *name == call).unwrap_or_default();
+        fail_once(case, victim, call, number, FAILURES[turn % FAILURES.len()], &expected)
+    });
     assert!(failures > 10, "only {failures} failures: the test does not test what it says");
 }
 
@@ -453,12 +439,10 @@ fn undisturbed(case: &Case, victim: Victim) -> BString {
     tree(&root)
 }
 
-/// Makes one system call fail. Returns true if there was such a call.
-fn fail_once(case: &Case, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> bool {
+/// Makes one system call fail.
+fn fail_once(case: &Case, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> Seen {
     let root = prepared(case, victim);
-    let log = root.join("tmp/strace");
-    let run = disturb_plugin(&root, case, &log, call, &format!("inject={call}:error={error}:when={number}"));
-    let failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
+    let (run, seen) = disturb_plugin(&root, case, call, number, Disturbance::Error(error));
     let moment = format!("{}, {call} number {number} fails with {error}", case.name);
     nothing_is_torn(&root, case, &moment);
     if run.status == Some(1) {
@@ -474,17 +458,14 @@ fn fail_once(case: &Case, victim: Victim, call: &str, number: usize, error: &str
         assert!(!dump.contains_str(".holonew"), "{moment}: a temporary file is left behind\n{dump}");
     }
     settles(&root, case, &moment, expected);
-    failed
+    seen
 }
 
 /// Runs the case with its plugin under strace.
-fn disturb_plugin(root: &ScratchRoot, case: &Case, log: &Path, call: &str, injection: &str) -> Run {
-    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", injection];
-    root.write("plugin/strace-arguments", strace.join("\n"));
-    let run = root.holo(case.arguments);
-    std::fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+fn disturb_plugin(root: &ScratchRoot, case: &Case, call: &str, number: usize, what: Disturbance<'_>) -> (Run, Seen) {
+    let (run, seen) = disturb::at(root, case.arguments, call, number, what);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    run
+    (run, seen)
 }
 
 /// Asserts that the next apply completes the work.
@@ -509,29 +490,16 @@ fn settles(root: &ScratchRoot, case: &Case, moment: &str, expected: &BString) {
     }
 }
 
-/// Kills at one system call. Returns true if there was a process to kill.
-fn kill_once(case: &Case, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
+/// Kills at one system call.
+fn kill_once(case: &Case, victim: Victim, call: &str, number: usize, expected: &BString) -> Seen {
     let root = prepared(case, victim);
-    let log = root.join("tmp/strace");
-    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    if victim.plugin_alone {
-        disturb_plugin(&root, case, &log, call, &injection);
-    } else {
-        let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
-        let holo = built("holo");
-        let words: Vec<&str> =
-            strace.into_iter().chain([holo.to_str().unwrap()]).chain(case.arguments.iter().copied()).collect();
-        let run = root.run("/usr/bin/strace", &words);
-        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    }
+    let disturb = if victim.plugin_alone { disturb::at } else { disturb::everything_at };
+    let (run, seen) = disturb(&root, case.arguments, call, number, Disturbance::Kill);
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     let moment = format!("{}, {} killed at {call} number {number}", case.name, victim.name);
     nothing_is_torn(&root, case, &moment);
     settles(&root, case, &moment, expected);
-    was_killed(&log)
-}
-
-fn was_killed(log: &Path) -> bool {
-    std::fs::read(log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"))
+    seen
 }
 
 /// Returns the tree without the files that a killed dispatcher cannot remove, and without the records of declared
@@ -597,15 +565,15 @@ fn prepared(case: &Case, victim: Victim) -> ScratchRoot {
     let (plugin, version) = (plugin.display(), victim.version);
     let wrapper = format!(
         r#"#!/bin/sh
-arguments=${{0%/*}}/strace-arguments
+words=${{0%/*}}/words
 case $1 in
 info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION={version}\nSESSION=1\n' ;;
 scan) exec {plugin} scan ;;
 *)
-    if [ -e "$arguments" ]; then
+    if [ -e "$words" ]; then
         IFS='
 '
-        exec strace $(cat "$arguments") {plugin} "$@"
+        exec $(cat "$words") {plugin} "$@"
     fi
     exec {plugin} "$@" ;;
 esac

@@ -75,10 +75,10 @@ fn kill_everywhere(case: &Case) {
     let expected = undisturbed(case);
     let kills = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = prepared(case);
-        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
         settles(&root, &expected, &format!("{}, killed at {call} number {number}", case.name));
-        was_killed
+        seen
     });
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
@@ -89,10 +89,10 @@ fn fail_everywhere(case: &Case) {
         // Simulates a full or broken disk, not failures to read or to print.
         let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
         let root = prepared(case);
-        let (run, has_failed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
         settles(&root, &expected, &format!("{}, {error} from {call} number {number}", case.name));
-        has_failed
+        seen
     });
     assert!(failures > 5, "only {failures} failures: the test does not test what it says");
 }
@@ -219,12 +219,12 @@ fn renamed_everywhere() {
     let expected = finish(&before(), "undisturbed");
     let kills = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = before();
-        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         carry_out(&root, &run);
         let moment = format!("killed at {call} number {number}\n{run}");
         let tree = finish(&root, &moment);
         assert!(tree == expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
-        was_killed
+        seen
     });
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }

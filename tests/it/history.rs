@@ -1,7 +1,8 @@
 //! Records of runs: whatever happens to an apply or its records, they can be read, and no entry is duplicated.
 
 use bstr::ByteSlice;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
+use holo_testing::disturb::{self, Disturbance, Seen};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
@@ -61,18 +62,6 @@ fn results(root: &ScratchRoot) -> Vec<String> {
     let run = root.holo(&["history"]);
     assert!(run.success(), "{run}");
     run.stdout_lossy().lines().map(|line| line.split('\t').nth(2).unwrap().to_owned()).collect()
-}
-
-/// Runs the dispatcher under strace, which injects a fault into the call with this number.
-fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
-    let log = root.join("tmp/strace");
-    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:{what}"));
-    let holo = built("holo");
-    let words = ["-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap(), "apply"];
-    let run = root.run("/usr/bin/strace", &words);
-    let logged = fs::read(&log).unwrap_or_default();
-    let _ = fs::remove_file(&log);
-    (run, logged.contains_str("killed by SIGKILL") || logged.contains_str("(INJECTED)"))
 }
 
 /// Copies of replaced files share a file, unless they are not regular files.
@@ -184,16 +173,16 @@ fn killed_everywhere() {
     assert!(kills > 30, "only {kills} kills: the test does not test what it says");
 }
 
-fn killed_once(call: &str, number: usize) -> bool {
+fn killed_once(call: &str, number: usize) -> Seen {
     let root = root();
-    let (_, was_killed) = disturbed(&root, call, &format!("signal=SIGKILL:when={number}"));
+    let (_, seen) = disturb::dispatcher_at(&root, &["apply"], call, number, Disturbance::Kill);
     let moment = format!("killed at {call} number {number}");
     // A plugin may outlive the dispatcher for a moment and hold the lock; it must not receive the data written next.
     if let Ok(lock) = File::open(root.join("run/holo.pid")) {
         flock(lock, FlockOperation::LockExclusive).unwrap();
     }
     let after = results(&root);
-    if was_killed && root.read("etc/motd") == WANTED {
+    if seen.is_disturbed() && root.read("etc/motd") == WANTED {
         assert_eq!(after.len(), 2, "{moment}: a change that no record has");
     }
     assert!(after.iter().all(|result| result == "changed" || result == "interrupted"), "{moment}: {after:?}");
@@ -208,7 +197,7 @@ fn killed_once(call: &str, number: usize) -> bool {
     let distinct: BTreeSet<&String> = entries.iter().collect();
     assert_eq!(entries.len(), distinct.len(), "{moment}: an entity is on record twice");
     assert!(root.holo(&["state", "check"]).success(), "{moment}");
-    was_killed
+    seen
 }
 
 fn full_disk() {
@@ -216,8 +205,8 @@ fn full_disk() {
     for (call, error) in [("pwrite64", "ENOSPC"), ("fdatasync", "EIO"), ("openat", "EMFILE")] {
         for number in 1..=40 {
             let root = root();
-            let (run, has_failed) = disturbed(&root, call, &format!("error={error}:when={number}"));
-            failures += usize::from(has_failed);
+            let (run, seen) = disturb::dispatcher_at(&root, &["apply"], call, number, Disturbance::Error(error));
+            failures += usize::from(seen.is_disturbed());
             let said = run.stderr_lossy().matches("Not keeping a record of this run: ").count();
             assert!(said <= 1, "{call} {number}: {run}");
             if run.success() {
@@ -228,7 +217,7 @@ fn full_disk() {
             }
             assert!(root.holo(&["apply"]).success() && root.read("etc/motd") == WANTED, "{call} {number}");
             assert!(root.holo(&["history"]).success() && root.holo(&["state", "check"]).success(), "{call} {number}");
-            if !has_failed {
+            if !seen.is_disturbed() {
                 break;
             }
         }

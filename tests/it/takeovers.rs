@@ -55,7 +55,7 @@ fn kill_everywhere(case: &Case) {
     let expected = finish(&root, "undisturbed");
     let kills = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = prepared(case);
-        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
         let moment = format!("{}, killed at {call} number {number}", case.name);
         let Expected { tree, in_the_end } = finish(&root, &moment);
@@ -65,7 +65,7 @@ fn kill_everywhere(case: &Case) {
             "{moment}, in the end: expected\n{}\nbut got\n{in_the_end}",
             expected.in_the_end
         );
-        was_killed
+        seen
     });
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }

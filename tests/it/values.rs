@@ -2,7 +2,7 @@
 //! on a temporary system.
 
 use bstr::{BString, ByteSlice};
-use holo_testing::disturb::{self, CALLS};
+use holo_testing::disturb::{self, CALLS, Disturbance, Seen};
 use holo_testing::overlay::NEEDS;
 use holo_testing::{Need, Overlay, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -397,16 +397,10 @@ fn killed_root() -> ScratchRoot {
     root
 }
 
-fn killed_once(call: &str, number: usize, expected: &str) -> bool {
+fn killed_once(call: &str, number: usize, expected: &str) -> Seen {
     let root = killed_root();
-    let log = root.join("tmp/strace");
-    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
-    let holo = built("holo");
-    // Traces only the dispatcher: the plugin is a script, whose own writes are not tested.
-    let words = ["-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap(), "apply"];
-    let _ = root.run("/usr/bin/strace", &words);
-    let was_killed = fs::read_to_string(&log).unwrap_or_default().contains("killed by SIGKILL");
-    let _ = fs::remove_file(&log);
+    // The plugin is a script, whose own writes are not tested.
+    let (_, seen) = disturb::dispatcher_at(&root, &["apply"], call, number, Disturbance::Kill);
     let moment = format!("killed at {call} number {number}");
     // A received value implies that the sender's value is stored.
     let (page, values) = (root.read("srv/page"), kept(&root));
@@ -419,5 +413,5 @@ fn killed_once(call: &str, number: usize, expected: &str) -> bool {
     assert!(run.success(), "{moment}: {run}");
     assert_eq!((root.read("srv/page"), kept(&root)), ("8080\n".into(), expected.to_owned()), "{moment}: {run}");
     assert_eq!(root.holo(&["apply"]).stdout, "", "{moment}");
-    was_killed
+    seen
 }

@@ -1,8 +1,9 @@
 //! Runs a plugin through another program: through `strace`, which kills it at a system call or makes the call fail, to test that it survives.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 
 use crate::require::Need;
 use crate::{Run, ScratchRoot, binaries};
@@ -80,35 +81,112 @@ pub fn through(root: &ScratchRoot, words: &[&str], arguments: &[&str]) -> Run {
     run
 }
 
-/// Runs holo, and disturbs the plugin and its child processes at the call with this number, counted from 1. Returns the
-/// run, and whether there was such a call.
+/// What `strace` saw of a program that it disturbed.
+pub struct Seen {
+    log: BString,
+    mark: &'static str,
+}
+
+impl Seen {
+    /// Reads the log of `strace`, given what it injected.
+    #[must_use]
+    pub fn new(log: impl Into<BString>, what: Disturbance<'_>) -> Self {
+        let mark = match what {
+            Disturbance::Kill => "+++ killed by SIGKILL +++",
+            Disturbance::Error(_) => "(INJECTED)",
+        };
+        Self { log: log.into(), mark }
+    }
+
+    /// Returns true if there was such a call.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.log.contains_str(self.mark)
+    }
+
+    /// Returns how often a single thread made this call at most: `strace` counts calls for each thread.
+    fn most(&self, call: &str) -> usize {
+        let mut counts: HashMap<&[u8], usize> = HashMap::new();
+        for line in self.log.lines() {
+            // With `-f`, lines begin with the number of the thread.
+            let (thread, line) =
+                line.split_once_str(" ").filter(|(word, _)| word.iter().all(u8::is_ascii_digit)).unwrap_or((b"", line));
+            if line.trim_start().strip_prefix(call.as_bytes()).is_some_and(|rest| rest.starts_with(b"(")) {
+                *counts.entry(thread).or_default() += 1;
+            }
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+}
+
+/// Runs holo, and disturbs the plugin and its child processes at the call with this number, counted from 1.
 #[track_caller]
-pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, what: Disturbance<'_>) -> (Run, bool) {
+pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, what: Disturbance<'_>) -> (Run, Seen) {
+    let strace = strace(root, call, number, what);
+    let words: Vec<&str> = ["strace", "-f"].into_iter().chain(strace.iter().map(String::as_str)).collect();
+    let run = through(root, &words, arguments);
+    (run, seen(root, what))
+}
+
+/// Like [`at`], but disturbs the dispatcher and all its child processes.
+#[track_caller]
+pub fn everything_at(
+    root: &ScratchRoot,
+    arguments: &[&str],
+    call: &str,
+    number: usize,
+    what: Disturbance<'_>,
+) -> (Run, Seen) {
+    traced_dispatcher(root, &["-f"], arguments, call, number, what)
+}
+
+/// Like [`at`], but disturbs the dispatcher alone.
+#[track_caller]
+pub fn dispatcher_at(
+    root: &ScratchRoot,
+    arguments: &[&str],
+    call: &str,
+    number: usize,
+    what: Disturbance<'_>,
+) -> (Run, Seen) {
+    traced_dispatcher(root, &[], arguments, call, number, what)
+}
+
+#[track_caller]
+fn traced_dispatcher(
+    root: &ScratchRoot,
+    options: &[&str],
+    arguments: &[&str],
+    call: &str,
+    number: usize,
+    what: Disturbance<'_>,
+) -> (Run, Seen) {
+    let holo = binaries::built("holo").display().to_string();
+    let strace = strace(root, call, number, what);
+    let strace: Vec<&str> = strace.iter().map(String::as_str).collect();
+    let run = root.run("/usr/bin/strace", &[options, &strace, &[&*holo], arguments].concat());
+    (run, seen(root, what))
+}
+
+/// Returns the arguments of `strace` that disturb a program.
+fn strace(root: &ScratchRoot, call: &str, number: usize, what: Disturbance<'_>) -> Vec<String> {
     let how = match what {
         Disturbance::Kill => "signal=SIGKILL".to_owned(),
         Disturbance::Error(error) => format!("error={error}"),
     };
+    let log = root.join(LOG).display().to_string();
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{how}:when={number}"));
+    // The filter in the kernel passes on only the traced calls, which takes a third of the time. It cannot inject signals.
+    let filter = matches!(what, Disturbance::Error(_)).then_some("--seccomp-bpf");
+    let words = ["-qq", "-s", "0", "-o", &log, "-e", &trace, "-e", &inject];
+    filter.into_iter().chain(words).map(str::to_owned).collect()
+}
+
+fn seen(root: &ScratchRoot, what: Disturbance<'_>) -> Seen {
     let log = root.join(LOG);
-    let log_argument = log.display().to_string();
-    let words = [
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        &log_argument,
-        "-e",
-        &format!("trace={call}"),
-        "-e",
-        &format!("inject={call}:{how}:when={number}"),
-    ];
-    let run = through(root, &words, arguments);
-    let logged = std::fs::read(&log).unwrap_or_default();
+    let seen = Seen::new(std::fs::read(&log).unwrap_or_default(), what);
     remove(&log);
-    let mark: &[u8] = match what {
-        Disturbance::Kill => b"+++ killed by SIGKILL +++",
-        Disturbance::Error(_) => b"(INJECTED)",
-    };
-    (run, logged.contains_str(mark))
+    seen
 }
 
 /// Runs holo, and returns the run with the lines of `strace -y` for these calls of the plugin and its child processes.
@@ -127,18 +205,33 @@ pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, S
 /// The environment variable that makes [`everywhere`] skip no call.
 const EVERY_CALL: &str = "HOLO_TEST_EVERY_CALL";
 
-/// Goes through these calls and their numbers as long as `once` returns true. Returns the number of such calls, rounded up to the next
-/// number that was tried.
+/// Returns true if tests are to be complete, whatever time they take.
+#[must_use]
+pub fn is_every_call_tested() -> bool {
+    std::env::var_os(EVERY_CALL).is_some()
+}
+
+/// A number that no call reaches, and the largest one that `strace` accepts.
+const NEVER: usize = 65_535;
+
+/// Disturbs a program at each of these calls. Returns how often that succeeded, including the calls that were skipped in between.
 ///
-/// Programs repeat the same few steps, so by default the distance between the numbers grows by half.
-pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> usize {
-    let skips = std::env::var_os(EVERY_CALL).is_none();
+/// `once` is first called with all calls and a number that none of them reaches, to find out how many there are.
+///
+/// Programs repeat the same few steps, so by default each number is twice the previous one.
+pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> usize {
+    let skips = !is_every_call_tested();
+    let undisturbed = once(&calls.join(","), NEVER);
+    assert!(!undisturbed.is_disturbed(), "there are too many calls: {}", undisturbed.log);
     let mut count = |call: &&str| {
-        let mut number = 1;
-        while once(call, number) {
-            number += 1 + if skips { number / 2 } else { 0 };
+        let (most, mut number, mut disturbed) = (undisturbed.most(call), 1, 0);
+        while number <= most {
+            if once(call, number).is_disturbed() {
+                disturbed = number;
+            }
+            number += if skips { number } else { 1 };
         }
-        number - 1
+        disturbed
     };
     calls.iter().map(&mut count).sum()
 }

@@ -2,7 +2,7 @@
 //! apply the system matches one of the generations completely, and no partial files remain.
 
 use super::{applied, numbers, root_with_two};
-use holo_testing::disturb;
+use holo_testing::disturb::{self, Disturbance, Seen};
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 
@@ -29,7 +29,7 @@ const CALLS: [&str; 18] = [
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |name: &str, case: fn(&str, usize) -> bool, least| {
+    let trial = |name: &str, case: fn(&str, usize) -> Seen, least| {
         trial_of(name, &[Need::Program("strace")], move || {
             let kills = disturb::everywhere(&CALLS, case);
             assert!(kills > least, "only {kills} kills: the test does not test what it says");
@@ -42,19 +42,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs holo, and kills whichever of its processes makes the call with this number. Returns true if there was a process
-/// to kill.
-fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> bool {
-    let log = root.join("tmp/strace");
-    let holo = holo_testing::binaries::built("holo");
-    let trace = format!("trace={call}");
-    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    let words = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap()];
-    let run = root.run("/usr/bin/strace", &[&words, arguments].concat());
+/// Runs holo, and kills whichever of its processes makes the call with this number.
+fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> Seen {
+    let (run, seen) = disturb::everything_at(root, arguments, call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    let killed = std::fs::read_to_string(&log).unwrap().contains("+++ killed by SIGKILL +++");
-    std::fs::remove_file(log).unwrap();
-    killed
+    seen
 }
 
 /// Asserts that there are no partial or unexpected files.
@@ -68,10 +60,10 @@ fn is_tidy(root: &ScratchRoot, moment: &str) {
     assert!(check.success(), "{moment}: {check}");
 }
 
-fn keeping(call: &str, number: usize) -> bool {
+fn keeping(call: &str, number: usize) -> Seen {
     let root = root_with_two();
     root.write("usr/share/holo/files/10-x/etc/motd", "three\n");
-    let was_killed = kill(&root, &["apply"], call, number);
+    let seen = kill(&root, &["apply"], call, number);
     let moment = format!("apply killed at {call} number {number}");
     applied(&root);
     assert_eq!(root.read("etc/motd"), "three\n", "{moment}");
@@ -81,12 +73,12 @@ fn keeping(call: &str, number: usize) -> bool {
     assert!(diff.success() && diff.stdout.is_empty(), "{moment}: {diff}");
     let rollback = root.holo(&["rollback", "--dry-run", "2"]);
     assert_eq!(rollback.status, Some(3), "{moment}: {rollback}");
-    was_killed
+    seen
 }
 
-fn rolling_back(call: &str, number: usize) -> bool {
+fn rolling_back(call: &str, number: usize) -> Seen {
     let root = root_with_two();
-    let was_killed = kill(&root, &["rollback", "1"], call, number);
+    let seen = kill(&root, &["rollback", "1"], call, number);
     let moment = format!("rollback killed at {call} number {number}");
     let next = root.holo(&["apply"]);
     assert!(next.success(), "{moment}: {next}");
@@ -102,13 +94,13 @@ fn rolling_back(call: &str, number: usize) -> bool {
     assert_eq!(inputs, 1, "{moment}");
     assert_eq!(numbers(&root), [1, 2], "{moment}");
     is_tidy(&root, &moment);
-    was_killed
+    seen
 }
 
-fn releasing(call: &str, number: usize) -> bool {
+fn releasing(call: &str, number: usize) -> Seen {
     let root = root_with_two();
     assert!(root.holo(&["rollback", "1"]).success());
-    let was_killed = kill(&root, &["rollback", "--release"], call, number);
+    let seen = kill(&root, &["rollback", "--release"], call, number);
     let moment = format!("release killed at {call} number {number}");
     let next = root.holo(&["apply"]);
     assert!(next.success(), "{moment}: {next}");
@@ -119,5 +111,5 @@ fn releasing(call: &str, number: usize) -> bool {
     assert_eq!(root.read("etc/motd"), "two\n", "{moment}");
     assert!(!root.exists("var/lib/holo/.engine/inputs"), "{moment}");
     assert!(!root.exists("var/lib/holo/.engine/pinned.json"), "{moment}");
-    was_killed
+    seen
 }

@@ -55,10 +55,10 @@ fn kill_everywhere(case: &Case) {
     assert!(run.success(), "{run}");
     let kills = disturb::everywhere(&CALLS, |call, number| {
         let root = prepared(case);
-        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         let disclosed = others::disclosed(root.path(), SECRET.as_bytes());
         assert!(disclosed.is_empty(), "killed at {call} number {number}: others can read {disclosed:?}\n{run}");
-        was_killed
+        seen
     });
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }

@@ -9,7 +9,7 @@ use crate::support::samples::{Tar, gzip, zstd};
 use crate::support::{define, sha256};
 use bstr::{BString, ByteSlice};
 use holo_download::testing::{Reply, Server};
-use holo_testing::disturb::{self, Disturbance};
+use holo_testing::disturb::{self, Disturbance, Seen};
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
@@ -264,10 +264,10 @@ fn kill_everywhere(case: &Case) {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills at one system call. Returns false if it did not occur.
-fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: &Expected) -> bool {
+/// Kills at one system call.
+fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: &Expected) -> Seen {
     let root = prepared(case, server);
-    let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+    let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     let moment = format!("{}, killed at {call} number {number}", case.name);
     nothing_is_torn(&root, &moment);
@@ -282,7 +282,7 @@ fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: 
     assert!(tree == expected.tree, "{moment}: expected\n{}\nbut got\n{tree}", expected.tree);
     let end = without_definitions(&root);
     assert!(end == expected.in_the_end, "{moment}, in the end: expected\n{}\nbut got\n{end}", expected.in_the_end);
-    was_killed
+    seen
 }
 
 /// The outcome without a kill.

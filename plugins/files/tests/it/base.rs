@@ -145,8 +145,8 @@ fn writable() {
 /// Between the step that stores the base and the one that replaces the target, both are the same file.
 fn killed() {
     let root = root();
-    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
-    assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
+    let (_, seen) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
+    assert!(seen.is_disturbed() && inode(&root, BASE) == inode(&root, TARGET));
     edit(&root, TARGET);
     applied(&root);
     assert_ne!(inode(&root, BASE), inode(&root, TARGET));
@@ -161,8 +161,8 @@ fn killed() {
 
     // If no replacement is needed any more, the base is copied in the end.
     let root = self::root();
-    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
-    assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
+    let (_, seen) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
+    assert!(seen.is_disturbed() && inode(&root, BASE) == inode(&root, TARGET));
     root.write(RESOURCE, STOCK);
     applied(&root);
     edit(&root, TARGET);

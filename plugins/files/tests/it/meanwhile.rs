@@ -235,14 +235,14 @@ fn open_file_and_kill() {
     let kills = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = root().file(RESOURCE, WANTED);
         let mut writer = File::options().append(true).open(root.join(TARGET)).unwrap();
-        let (_, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (_, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         let moment = format!("killed at {call} number {number}");
         applied(&root, &[]);
         writer.write_all(b"later\n").unwrap();
         assert_eq!(root.read(BASE), STOCK, "{moment}");
         assert_eq!(root.read(TARGET), WANTED, "{moment}");
         assert!(!root.exists("var/lib/holo/files/.staged"), "{moment}");
-        was_killed
+        seen
     });
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }
@@ -294,11 +294,11 @@ fn open_declared_and_kill() {
     let kills = disturb::everywhere(&calls, |call, number| {
         let root = root();
         let writers = declared_and_open(&root);
-        let (_, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let (_, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         let moment = format!("killed at {call} number {number}");
         applied(&root, &[]);
         declared_come_back(&root, writers, &moment);
-        was_killed
+        seen
     });
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }

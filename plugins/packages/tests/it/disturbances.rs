@@ -122,8 +122,8 @@ fn killed() {
         define(&root, &packages(&["baz", "foo ensure=\"1.0\"", "plus"]));
         assert!(root.holo(&["apply"]).success());
         define(&root, &packages(&["bar", "foo ensure=\"latest\"", "plus ensure=\"absent\"", "rival"]));
-        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
-        kills += usize::from(was_killed);
+        let (run, seen) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        kills += usize::from(seen.is_disturbed());
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
         let next = root.holo(&["apply"]);
         assert!(next.success(), "killed at {call} number {number}: {next}\nafter {run}");

@@ -2,7 +2,7 @@
 //! tree as an uninterrupted one.
 
 use bstr::{BString, ByteSlice};
-use holo_testing::disturb::{self, Disturbance};
+use holo_testing::disturb::{self, Disturbance, Seen};
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
@@ -44,10 +44,10 @@ fn kill_everywhere(case: &Case) {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills a run at one system call. Returns true if the system call occurred.
-fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool {
+/// Kills a run at one system call.
+fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> Seen {
     let root = prepared(case);
-    let (run, was_killed) = disturb::at(&root, case.arguments, call, number, Disturbance::Kill);
+    let (run, seen) = disturb::at(&root, case.arguments, call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     let moment = format!("{}, killed at {call} number {number}", case.name);
     if let Ok(entries) = fs::read_dir(root.join("etc/app")) {
@@ -64,7 +64,7 @@ fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool
     assert!(again.success(), "{moment}: the next apply says\n{again}\nafter\n{run}");
     let found = root.dump();
     assert!(found == *expected, "{moment}: expected\n{expected}\nbut got\n{found}");
-    was_killed
+    seen
 }
 
 fn prepared(case: &Case) -> ScratchRoot {

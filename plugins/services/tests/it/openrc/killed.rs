@@ -3,7 +3,7 @@
 
 use super::{DAEMON, Host};
 use holo_testing::binaries::built;
-use holo_testing::disturb;
+use holo_testing::disturb::{self, Disturbance, Seen};
 
 const ARGUMENTS: &str = "/run/strace-arguments";
 const LOG: &str = "/run/strace-log";
@@ -31,12 +31,12 @@ pub(super) fn at_every_call(host: &Host) {
     let applied = disturb::everywhere(&CALLS, |call, number| {
         begin(host);
         host.declare(DEFINITION);
-        let was_killed = killed_at(host, call, number);
-        in_runlevels += usize::from(was_killed && call == OF_RUNLEVELS);
+        let seen = killed_at(host, call, number);
+        in_runlevels += usize::from(seen.is_disturbed() && call == OF_RUNLEVELS);
         settles(host, WANTED, &format!("applied, killed at {call} number {number}"));
         host.declare("");
         settles(host, BEFORE, &format!("scrubbed after it was killed at {call} number {number}"));
-        was_killed
+        seen
     });
     assert!(applied > 10 && in_runlevels > 0, "only {applied} kills, {in_runlevels} of rc-update");
     let scrubbed = disturb::everywhere(&CALLS, |call, number| {
@@ -44,11 +44,11 @@ pub(super) fn at_every_call(host: &Host) {
         host.declare(DEFINITION);
         host.apply();
         host.declare("");
-        let was_killed = killed_at(host, call, number);
+        let seen = killed_at(host, call, number);
         settles(host, BEFORE, &format!("scrubbed, killed at {call} number {number}"));
         let records = host.system.sh(r#"holo state export | grep '"store":"services"'"#);
         assert_eq!(records.stdout_lossy(), "", "killed at {call} number {number}");
-        was_killed
+        seen
     });
     assert!(scrubbed > 3, "only {scrubbed} kills");
     host.system.must("rm /etc/runlevels/*/killed");
@@ -60,13 +60,13 @@ fn begin(host: &Host) {
     host.system.must("rm -f /etc/runlevels/*/killed; rc-update add killed boot; rc-update add killed sysinit");
 }
 
-/// Applies everything, and kills the plugin and its child processes at a call. Returns true if there was such a call.
-fn killed_at(host: &Host, call: &str, number: usize) -> bool {
+/// Applies everything, and kills the plugin and its child processes at a call.
+fn killed_at(host: &Host, call: &str, number: usize) -> Seen {
     let inject = format!("inject={call}:signal=SIGKILL:when={number}");
     host.system.write(ARGUMENTS, ["-f", "-qq", "-o", LOG, "-e", &format!("trace={call}"), "-e", &inject].join("\n"));
     let run = host.system.holo(&["apply"]);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    host.system.sh(&format!("rm {ARGUMENTS}; mv {LOG} {LOG}.last; grep -q 'killed by SIGKILL' {LOG}.last")).success()
+    Seen::new(host.system.sh(&format!("rm {ARGUMENTS}; cat {LOG}; rm {LOG}")).stdout, Disturbance::Kill)
 }
 
 /// Checks that the next apply reaches the desired state, and that this is stable.
