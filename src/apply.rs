@@ -397,7 +397,10 @@ impl<'a> Walk<'a> {
             let is_as_remembered = task != Task::ForceApply
                 && job.is_plain()
                 && self.remembered.is_unchanged(entity, &self.entities[entity], self.has_changed);
-            if is_as_remembered {
+            if let Some(kept) = is_as_remembered.then(|| self.remembered.kept(&self.entities[entity])) {
+                for value in kept {
+                    on_progress(index, Progress::Message(Message::Keep(value.clone())));
+                }
                 on_progress(index, Progress::Message(Message::NotChanged));
                 on_progress(index, Progress::Done);
             } else {
@@ -421,9 +424,9 @@ impl<'a> Walk<'a> {
         for index in asked {
             let (Some(&entity), Some(outcome)) = (set.get(index), outcomes.get_mut(index)) else { continue };
             let is_plain = jobs.get(index).is_some_and(Job::is_plain);
-            let witnesses = outcome.take_witnesses().filter(|_| is_plain);
+            let finding = outcome.take_finding().filter(|_| is_plain);
             self.has_changed |= outcome.is_changed();
-            self.remembered.note(entity, first.plugin, outcome.is_changed(), witnesses);
+            self.remembered.note(entity, first.plugin, outcome.is_changed(), finding);
         }
         Ok(outcomes)
     }

@@ -1,6 +1,7 @@
 //! The outcome of an entity, which the messages of its plugin determine.
 
 use crate::diff::View;
+use crate::discovery::remembered::Finding;
 use crate::plugin::{Failure, Progress, Task};
 use crate::report::End;
 use bstr::{BStr, BString};
@@ -80,7 +81,7 @@ impl<'a> Outcome<'a> {
     fn note(&mut self, said: &Said) {
         match said {
             Said::Message(Message::Witness(witness)) => return self.witnesses.push(witness.clone()),
-            Said::Done | Said::Message(Message::NotChanged) => {}
+            Said::Done | Said::Message(Message::NotChanged | Message::Keep(_)) => {}
             _ => self.says_more = true,
         }
         match said {
@@ -123,11 +124,11 @@ impl<'a> Outcome<'a> {
         })
     }
 
-    /// Returns the files on which it rests that the entity is in its desired state, if its plugin need not be asked
-    /// again before one of them changes.
-    pub(super) fn take_witnesses(&mut self) -> Option<Vec<Witness>> {
+    /// Returns the files on which it rests that the entity is in its desired state, and the values to keep of that state,
+    /// if its plugin need not be asked again before one of the files changes.
+    pub(super) fn take_finding(&mut self) -> Option<Finding> {
         let is_fixed = self.end() == End::Unchanged && !self.says_more && !self.witnesses.is_empty();
-        is_fixed.then(|| mem::take(&mut self.witnesses))
+        is_fixed.then(|| Finding { witnesses: mem::take(&mut self.witnesses), kept: self.kept.clone() })
     }
 
     /// Whether its plugin has reported that it was not changed, which is possible for a failure too.

@@ -43,12 +43,21 @@ pub struct Remembered {
     changed_records: BTreeMap<String, BTreeSet<String>>,
     /// The entities whose witnesses were unchanged at the beginning.
     unchanged: HashMap<EntityIndex, Vec<FileIndex>>,
-    /// The entities that were found to be in their desired state, with their witnesses.
-    found: HashMap<EntityIndex, Vec<Witness>>,
+    /// The entities that were found to be in their desired state.
+    found: HashMap<EntityIndex, Finding>,
     /// The entities that were found not to be, or that have no witnesses.
     dismissed: HashSet<EntityIndex>,
     /// The plugins with an entity that this run has changed.
     changed: HashSet<PluginIndex>,
+}
+
+/// What a plugin has told of an entity in its desired state.
+#[derive(Debug)]
+pub struct Finding {
+    /// The files on which it rests that the entity is in its desired state.
+    pub witnesses: Vec<Witness>,
+    /// The values to keep of this state.
+    pub kept: Vec<BString>,
 }
 
 /// What is known about a plugin.
@@ -106,6 +115,8 @@ struct EntityMemory {
     /// The digest of the reports of all entities, if it rests on what others claim.
     all_reports: Option<u64>,
     witnesses: Vec<FileIndex>,
+    /// The values to keep.
+    kept: Vec<BString>,
 }
 
 /// What is stored about all entities, if an apply has found them in their desired state and had nothing to tell.
@@ -309,19 +320,23 @@ impl Remembered {
             || self.plugins.get(entity.plugin_id()).is_some_and(|known| known.memory.manifest.compare_some(witnesses))
     }
 
+    /// Returns the values to keep of an entity whose plugin is not asked.
+    #[must_use]
+    pub fn kept(&self, entity: &Entity) -> &[BString] {
+        self.memory_of(entity).map_or(&[], |remembered| &remembered.kept)
+    }
+
+    fn memory_of(&self, entity: &Entity) -> Option<&EntityMemory> {
+        self.plugins.get(entity.plugin_id())?.memory.entities.get(entity.id())
+    }
+
     /// Returns true once for a plugin whose scan report was remembered, and which must be scanned before it is asked.
     pub fn needs_scan(&mut self, plugin_id: &str) -> bool {
         self.plugins.get_mut(plugin_id).is_some_and(|known| mem::take(&mut known.is_replayed))
     }
 
-    /// Takes the outcome of the work on an entity. If it is in its desired state, with all witnesses of that.
-    pub fn note(
-        &mut self,
-        index: EntityIndex,
-        plugin: PluginIndex,
-        has_changed: bool,
-        witnesses: Option<Vec<Witness>>,
-    ) {
+    /// Takes the outcome of the work on an entity, with the finding that it is in its desired state.
+    pub fn note(&mut self, index: EntityIndex, plugin: PluginIndex, has_changed: bool, finding: Option<Finding>) {
         if self.inputs.is_none() {
             return;
         }
@@ -329,8 +344,8 @@ impl Remembered {
         if has_changed {
             self.changed.insert(plugin);
         }
-        match witnesses {
-            Some(witnesses) => drop(self.found.insert(index, witnesses)),
+        match finding {
+            Some(finding) => drop(self.found.insert(index, finding)),
             None => drop(self.dismissed.insert(index)),
         }
     }
@@ -409,7 +424,7 @@ impl Remembered {
             let mut rests_on_claims = remembered.is_some_and(|remembered| remembered.all_reports.is_some());
             let witnesses: Option<Vec<FileIndex>> = match (self.unchanged.get(&index), self.found.get(&index)) {
                 (Some(files), _) => files.iter().map(old).collect(),
-                (None, Some(witnesses)) => {
+                (None, Some(Finding { witnesses, .. })) => {
                     let sources = entity.sources_as_given().map(|path| Witness::new(WitnessKind::File, path));
                     let sources: Option<Vec<FileIndex>> = sources.map(|source| builder.add(&source, true)).collect();
                     rests_on_claims = witnesses.iter().any(|witness| witness.kind == WitnessKind::Claims);
@@ -421,7 +436,12 @@ impl Remembered {
             };
             if let Some(witnesses) = witnesses {
                 let all_reports = rests_on_claims.then_some(*all_reports);
-                found.insert(entity.id().to_owned(), EntityMemory { report: entity.digest(), all_reports, witnesses });
+                let kept = match self.found.get(&index) {
+                    Some(finding) => finding.kept.clone(),
+                    None => remembered.map(|remembered| remembered.kept.clone()).unwrap_or_default(),
+                };
+                let memory = EntityMemory { report: entity.digest(), all_reports, witnesses, kept };
+                found.insert(entity.id().to_owned(), memory);
             }
         }
         let is_complete = found.len() == entities.len() && !self.changed.contains(&index);

@@ -1,6 +1,7 @@
 //! What applies remember: plugins are not asked about entities whose witnesses are unchanged, and that never gives
 //! another answer than asking them.
 
+use bstr::ByteSlice;
 use holo_state::Database;
 use holo_testing::{Need, Random, Run, ScratchRoot, binaries::built, random, trial_of};
 use libtest_mimic::Trial;
@@ -68,7 +69,7 @@ const GROUP: &str = "root:x:0:\nstaff:x:50:\njane:x:1000:\n";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         ("if all entities are unchanged, no plugin is asked what they are", &[], settled),
         ("what each run must do or tell is not left out if all entities are unchanged", &[], not_settled),
         ("a plugin without entities is not started again", &[], empty_plugin),
@@ -78,6 +79,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             "every plugin whose entities rest on files is started again for the one that has changed",
             &[Need::Program("tar")],
             others,
+        ),
+        (
+            "packages and repositories are asked about again when the database of packages or a file has changed",
+            &[Need::Program("apt-get"), Need::Program("dpkg-query")],
+            packages,
         ),
         ("a plugin that has printed a warning is started again", &[], warning),
         ("--verify and --force ask all plugins", &[], options),
@@ -120,7 +126,8 @@ fn starts(root: &ScratchRoot) -> Vec<String> {
 
 /// Applies twice, so that everything that can be is remembered.
 fn settle(root: &ScratchRoot) {
-    assert!(root.holo(&["apply"]).success());
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
     thread::sleep(SETTLED);
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
@@ -278,6 +285,66 @@ fn others() {
     drop(root.holo(&["check"]));
     let starts = starts(&root);
     assert!(starts.contains(&"scaffold session".to_owned()), "{starts:?}");
+}
+
+const STATUS: &str = "var/lib/dpkg/status";
+
+/// Returns the database of dpkg with one package.
+fn installed(version: &str) -> String {
+    format!(
+        "Package: foo\nStatus: install ok installed\nMaintainer: x\nArchitecture: all\nVersion: {version}\n\
+         Description: x\n"
+    )
+}
+
+fn packages() {
+    let root = logging(&["files", "packages"]);
+    root.write(STATUS, installed("1.0"));
+    fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
+    fs::create_dir_all(root.join("etc/apt/sources.list.d")).unwrap();
+    root.write("etc/motd", "stock\n");
+    root.write(format!("{OVERLAYS}/etc/motd"), "new\n");
+    let definitions = "usr/share/holo/packages/10.toml";
+    root.write("srv/repo/Packages", "");
+    root.write(
+        definitions,
+        format!(
+            "[[package]]\nname = \"foo\"\n[[package]]\nname = \"bar\"\nensure = \"absent\"\n[[repository]]\n\
+             name = \"own\"\nuris = [\"file://{}\"]\nsuites = [\"./\"]\ntrusted = true\n",
+            root.join("srv/repo").display()
+        ),
+    );
+    settle(&root);
+    assert!(is_settled(&root));
+    assert!(apply(&root, &[]).success());
+    assert_eq!(starts(&root), [""; 0]);
+    let repository = fs::read_dir(root.join("etc/apt/sources.list.d")).unwrap().next().unwrap().unwrap();
+    let repository = repository.file_name().into_string().unwrap();
+    let marks = "var/lib/apt/extended_states";
+    let automatic = "Package: other\nArchitecture: all\nAuto-Installed: 1\n";
+    for (path, content) in [(STATUS, &*installed("1.1")), (marks, automatic), ("var/lib/dpkg/arch", "amd64\n")] {
+        root.write(path, content);
+        let run = apply(&root, &[]);
+        assert!(run.success() && run.stdout.is_empty(), "{path}: {run}");
+        assert!(starts(&root).contains(&"packages session".to_owned()), "{path}");
+        settle(&root);
+        assert!(apply(&root, &[]).success());
+        assert_eq!(starts(&root), [""; 0], "{path}");
+    }
+    // Its version belongs to the next generation, although the plugin is not asked for it again.
+    let knows_version = || root.holo(&["state", "export"]).stdout.contains_str("version=1.1");
+    assert!(!knows_version());
+    root.write(format!("{OVERLAYS}/etc/motd"), "newest\n");
+    assert!(apply(&root, &[]).success() && knows_version());
+    settle(&root);
+    root.write(format!("etc/apt/sources.list.d/{repository}"), "edited\n");
+    let run = root.holo(&["check"]);
+    assert!(run.stdout_lossy().contains("repository:own"), "{run}");
+    assert!(apply(&root, &["--force"]).success());
+    settle(&root);
+    root.write(STATUS, "");
+    let run = root.holo(&["check", "package:foo"]);
+    assert!(!run.success() && starts(&root).contains(&"packages session".to_owned()), "{run}");
 }
 
 fn warning() {

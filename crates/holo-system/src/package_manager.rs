@@ -104,6 +104,11 @@ impl PackageManager {
         self.configuration.iter().any(|path| root.has(path))
     }
 
+    /// Returns the paths by which it is recognized, besides the distribution.
+    pub fn evidence(&self) -> impl Iterator<Item = &'static str> {
+        [self.databases, self.programs, self.configuration].into_iter().flatten().copied()
+    }
+
     fn has_program(&self, root: &Root) -> bool {
         self.programs.iter().any(|path| root.has(path))
     }

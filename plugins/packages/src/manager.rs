@@ -27,7 +27,7 @@ impl<'a> Manager<'a> {
     pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, PackageError> {
         let mut system = if !host.test_mode() {
             System::new(host)
-        } else if can_work_on(provider, &Root::new(host.root())) {
+        } else if !is_mocked(host, provider) {
             System::below_root(host)?
         } else {
             let native = provider.native_arch(&Root::new(host.root()));
@@ -154,8 +154,10 @@ impl<'a> Manager<'a> {
 }
 
 /// Returns true if a provider can work on a root other than that of the system.
-fn can_work_on(provider: &dyn PackageProvider, root: &Root) -> bool {
-    let manager = provider.manager();
-    let may_begin = provider.begins_from_nothing() && manager.has_configuration(root);
-    (manager.has_database(root) || may_begin) && process::find(manager.program).is_some()
+/// Returns true if the manager is replaced by a mock, because this is a test and it cannot work on that root.
+pub(crate) fn is_mocked(host: &Host, provider: &dyn PackageProvider) -> bool {
+    let (manager, root) = (provider.manager(), Root::new(host.root()));
+    let may_begin = provider.begins_from_nothing() && manager.has_configuration(&root);
+    let can_work = || (manager.has_database(&root) || may_begin) && process::find(manager.program).is_some();
+    host.test_mode() && !can_work()
 }

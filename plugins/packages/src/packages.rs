@@ -5,24 +5,27 @@ use crate::check::{Finding, changes};
 use crate::declaration::Package;
 use crate::entity::{PackageEntity, PackageRecords, Shared};
 use crate::intent::Intent;
+use crate::manager::is_mocked;
 use crate::model::Kind;
 use crate::names::{FullNames, things};
 use crate::providers::{self, PackageProvider, ProviderError};
 use crate::repositories::{self, Repositories, RepositoryEntity};
 use crate::repository::Repository;
 use crate::transaction;
-use crate::wanted::{VERSION, Wanted};
+use crate::wanted::{Ensure, VERSION, Wanted};
 use bstr::BString;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common, Definitions, Hindrance};
 use holo_plugin::index::Table;
+use holo_plugin::system::{OS_RELEASE_PATHS, Root};
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job, Level,
-    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_one, missing_programs,
+    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, Witness, apply_one, leads_through_symlink,
+    missing_programs,
 };
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Default)]
@@ -119,6 +122,18 @@ impl Plugin for Packages {
             found.into_iter().map(entity).map(|package| Managed::Package(Box::new(package))).collect();
         let repositories = repositories.all.into_iter().map(Managed::Repository);
         Ok(repositories.chain(packages).collect())
+    }
+
+    /// Besides the definitions, the list rests on which package manager it is, and on the native architecture. Orphans
+    /// have no witnesses.
+    fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let managers = providers::ALL.iter().flat_map(|provider| {
+            let files = provider.manager().evidence();
+            files.chain(provider.witnesses().into_iter().flatten().copied())
+        });
+        let below_root = managers.chain(OS_RELEASE_PATHS).map(|path| Witness::file(&host.below_root(Path::new(path))));
+        let own = [host.state_dir(), host.resources().weakest()].map(Witness::file);
+        Some(below_root.chain(own).collect())
     }
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
@@ -257,6 +272,10 @@ impl Entity for Managed {
         self.entity().hindrance()
     }
 
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        self.entity().witnesses(host)
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
         self.entity().diff(host)
     }
@@ -333,6 +352,25 @@ impl Entity for PackageEntity {
             (None, _) => self.send(host, names, output),
             _ => {}
         }
+    }
+
+    /// Packages whose versions or answers to questions are managed rest on more than the database.
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        let Wanted { ensure, source, answers, is_orphan, .. } = &self.wanted;
+        let rests_on_database = *ensure != Ensure::Latest && source.is_none() && answers.is_none() && !is_orphan;
+        let provider =
+            self.provider.as_ref().ok().filter(|provider| rests_on_database && !is_mocked(host, **provider))?;
+        let manager = provider.manager();
+        // RPM may be configured with another path.
+        if !manager.has_database(&Root::new(host.root())) {
+            return None;
+        }
+        let paths = manager.databases.iter().chain(provider.witnesses()?).map(Path::new);
+        let witness =
+            |path: &Path| (!leads_through_symlink(host.root(), path)).then(|| Witness::file(&host.below_root(path)));
+        // SQLite writes to its log first.
+        let logs = manager.databases.iter().filter(|path| path.ends_with(".sqlite")).map(|path| format!("{path}-wal"));
+        paths.map(witness).chain(logs.map(|path| witness(Path::new(&path)))).collect()
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {

@@ -63,6 +63,12 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns the installed packages, with a single query.
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError>;
 
+    /// Returns the paths below the root, besides its databases, on which it rests which packages are installed, and that
+    /// no transaction was interrupted. `None` if it rests on more than a few files.
+    fn witnesses(&self) -> Option<&'static [&'static str]> {
+        None
+    }
+
     /// Returns the installed packages that were installed on request: neither as a dependency, nor as part of the distribution's base
     /// system.
     fn chosen(&self, _: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {

@@ -10,13 +10,13 @@ use crate::providers::{self, PackageProvider, ProviderError};
 use crate::repository::{INDEX, Key, Repository, RepositoryFile, masked};
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{HasTracks, State, Tracks};
+use holo_change::tracked::{HasTracks, Overlays, State, Tracks};
 use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definition, Definitions};
 use holo_plugin::{
     Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Preview, SENSITIVE, ScanError, Shown,
-    Verdict, apply_one,
+    Verdict, Witness, apply_one, leads_through_symlink,
 };
 use inspection::{Inspection, RepositoryError};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -136,6 +136,16 @@ impl Entity for RepositoryEntity {
                 Verdict::Failed
             }
         }
+    }
+
+    fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
+        self.definition.as_ref()?;
+        let paths = || self.files.iter().map(|file| Path::new(&file.path));
+        if paths().any(|path| leads_through_symlink(host.root(), path)) {
+            return None;
+        }
+        let files = paths().map(|path| Witness::file(&host.below_root(path)));
+        Some(files.chain(Overlays::witnesses(host.locations(), paths())).collect())
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -62,6 +62,10 @@ impl PackageProvider for Apk {
         Ok(read_database(&text, &system.text(WORLD)?))
     }
 
+    fn witnesses(&self) -> Option<&'static [&'static str]> {
+        Some(&[WORLD])
+    }
+
     fn base_names(&self) -> &'static [&'static str] {
         &[
             "alpine-base",

@@ -71,6 +71,10 @@ impl PackageProvider for Apt {
         Ok(installed)
     }
 
+    fn witnesses(&self) -> Option<&'static [&'static str]> {
+        Some(&[ARCHITECTURES, JOURNAL, AUTOMATIC])
+    }
+
     fn native_arch(&self, root: &Root) -> Option<String> {
         let first = root.text(ARCHITECTURES).and_then(|text| text.lines().next().map(str::to_owned));
         Some(first.unwrap_or_else(|| words::architecture(std::env::consts::ARCH).to_owned()))

@@ -77,6 +77,10 @@ impl PackageProvider for Dnf {
         Ok(installed)
     }
 
+    fn witnesses(&self) -> Option<&'static [&'static str]> {
+        Some(&[LOCKS, LOCKS_OF_5])
+    }
+
     fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
         if rpm::path(system)?.is_none() {
             return Ok(BTreeSet::new());

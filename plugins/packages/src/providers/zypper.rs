@@ -73,6 +73,10 @@ impl PackageProvider for Zypper {
         Ok(installed)
     }
 
+    fn witnesses(&self) -> Option<&'static [&'static str]> {
+        Some(&[LOCKS])
+    }
+
     fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
         let automatic = system.text(AUTOMATIC)?;
         let automatic: BTreeSet<&str> = automatic.lines().map(str::trim).collect();
