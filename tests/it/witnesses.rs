@@ -459,7 +459,7 @@ fn not_settled() {
 }
 
 fn lives() {
-    random::cases(LIVES, life);
+    random::cases_that_wait(LIVES, life);
 }
 
 /// A root with random definitions, which is changed at random.

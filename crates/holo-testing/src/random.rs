@@ -66,8 +66,22 @@ impl Random {
 /// # Panics
 /// If a case panics, with its seed. Cases that are already running are finished, but no further ones are started.
 #[track_caller]
-#[expect(clippy::panic, reason = "a test fails so")]
 pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
+    run(usual, 1, case);
+}
+
+/// Like [`cases`], for cases that mostly wait: on eight times as many threads.
+///
+/// # Panics
+/// Like [`cases`].
+#[track_caller]
+pub fn cases_that_wait(usual: u64, case: impl Fn(&mut Random) + Sync) {
+    run(usual, 8, case);
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails so")]
+fn run(usual: u64, threads_per_core: usize, case: impl Fn(&mut Random) + Sync) {
     if let Some(seed) = given(SEED) {
         case(&mut Random::new(seed));
         return;
@@ -90,7 +104,7 @@ pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
         }
     };
     thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads_per_core * thread::available_parallelism().map_or(1, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
     let failures = failures.into_inner().unwrap_or_default();
