@@ -119,9 +119,9 @@ impl Run<'_> {
         let preferred = gather::Preferred { editor, resolved: edited.as_deref() };
         let answer = gather::gather(&mut request, &mut self.inventory, preferred, self.interrupt, self.reporter)?;
         let adoption = match answer {
-            Gathered::Failed | Gathered::Unknown if self.arguments.edited => {
+            Gathered::Failed | Gathered::Unknown | Gathered::Unchanged if self.arguments.edited => {
                 let id = &request.id;
-                self.reporter.error(format!("the edited version of {id} cannot become a resource file"));
+                self.reporter.error(format!("no resource file was made of the edited version of {id}"));
                 self.reporter.advise(format!("to see what was edited: holo history edited {id}"));
                 self.has_failed = true;
                 None

@@ -134,7 +134,7 @@ fn listed(root: &ScratchRoot) -> Vec<String> {
 
 fn overlay_is_refused_overwritten_and_adopted() {
     let kind = &KINDS[0];
-    let root = kind.root();
+    let root = kind.root().env("HOLO_HISTORY", "1");
     kind.edit(&root);
     let run = root.holo(&["apply"]);
     assert!(!run.success() && run.stderr_lossy().contains("has been modified by user"), "{run}");
@@ -177,10 +177,17 @@ fn definition_decides_before_the_option() {
     assert_eq!(root.read(kind.path), "port 80\n");
     // What is defined cannot be adopted, and the way to the edited version is named.
     let run = root.holo(&["adopt", "--edited", kind.id]);
-    assert!(!run.success() && run.stderr_lossy().contains("cannot become a resource file"), "{run}");
+    assert!(
+        !run.success()
+            && run.stderr_lossy().contains("no resource file was made of the edited version of file:/etc/app.conf"),
+        "{run}"
+    );
     with("ask");
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("app.toml:4: on_edit: expected \"refuse\" or \"overwrite\""), "{run}");
+    assert!(
+        run.stderr_lossy().contains("app.toml:4: file:/etc/app.conf: on_edit: expected \"refuse\" or \"overwrite\""),
+        "{run}"
+    );
 }
 
 fn every_kind_keeps_what_it_overwrites() {
