@@ -71,7 +71,7 @@ pub(in crate::commands) fn find(
                 0 => format!("no edited version of {id} is kept"),
                 _ => format!("there is no edited version {number} of {id}; the last one is {count}"),
             });
-            reporter.advise("to list all edited versions: holo history edited".to_owned());
+            reporter.advise("to list all edited versions: holo history edited");
             Err(FatalError::Reported)
         }
     }
