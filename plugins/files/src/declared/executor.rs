@@ -281,7 +281,7 @@ impl Executor<'_> {
         let mut messages = Vec::new();
         if decision == Decision::NeedsForce && mode.keeps_edited() {
             let (place, sensitive) = (tracker.place(&subject.path), definition.sensitive || was_sensitive);
-            let kept = inspection.host.keep_edited(&entity.id(), &subject.path, &place, sensitive);
+            let kept = inspection.host.keep_edited(entity.id(), &subject.path, &place, sensitive);
             if kept.map_err(of_change)? != current {
                 return Err(DeclaredError::Meanwhile);
             }

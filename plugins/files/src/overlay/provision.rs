@@ -156,7 +156,7 @@ fn try_prepare(
             return Ok(Applied::NeedsForce(ForceTo::Overwrite));
         }
         // If the target is saved again from now on, it differs from the stamp, and is not replaced.
-        match entity.host().keep_edited(&entity.id(), &entity.path, &target, entity.is_sensitive()) {
+        match entity.host().keep_edited(entity.id(), &entity.path, &target, entity.is_sensitive()) {
             Err(Unmanaged::Meanwhile(_)) => return Ok(Applied::NeedsForce(ForceTo::Overwrite)),
             kept => kept.map_err(|error| EvaluationError(format!("skipping target: {error}")))?,
         };
