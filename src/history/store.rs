@@ -284,7 +284,7 @@ impl Writer {
 /// # Errors
 /// If the database cannot be read or written.
 pub(super) fn retain_edited(root: &Root, limits: &engine::Runs) -> Result<(), PathError> {
-    let oldest = Timestamp::now().checked_sub(limits.age()).ok().map(Timestamp::as_second);
+    let oldest = Timestamp::now().checked_sub(limits.age()).ok().map(Timestamp::as_microsecond);
     let oldest = oldest.and_then(|oldest| u64::try_from(oldest).ok());
     EditedVersions::of(&root.engine_locations()).retain(oldest, limits.size)
 }

@@ -30,7 +30,7 @@ pub struct EditedVersion {
     pub entity: Text,
     /// The path below the root.
     pub path: Text,
-    /// When it was overwritten, in seconds since the epoch.
+    /// When it was overwritten, in microseconds since the epoch.
     pub time: u64,
     /// The content and attributes of the file, or the target of a symlink.
     pub state: State,
@@ -94,7 +94,9 @@ impl<'a> EditedVersions<'a> {
             }
             Some(_) | None => {}
         }
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let (entity, path) = (Text(entity.into()), Text(path_bytes(path)));
         let version = EditedVersion { entity, path, time, state: state.clone(), size, sensitive };
         let value = serde_json::to_string(&version).map_err(|error| self.invalid(error.into()))?;
@@ -129,7 +131,7 @@ impl<'a> EditedVersions<'a> {
         version.state.content().map(|digest| self.contents()?.open(digest)).transpose()
     }
 
-    /// Removes versions from before a time, in seconds since the epoch, and the oldest ones while all together have more
+    /// Removes versions from before a time, in microseconds since the epoch, and the oldest ones while all together have more
     /// than `size` bytes. Damaged records are removed too.
     ///
     /// # Errors

@@ -139,7 +139,7 @@ fn numbered(locations: &Locations, reporter: &mut dyn Reporter) -> Result<Vec<Nu
 
 fn show(versions: &[Numbered], reporter: &mut dyn Reporter) {
     let time = |version: &EditedVersion| {
-        i64::try_from(version.time).ok().and_then(|time| Timestamp::from_second(time).ok()).unwrap_or_default()
+        i64::try_from(version.time).ok().and_then(|time| Timestamp::from_microsecond(time).ok()).unwrap_or_default()
     };
     let row = |(number, version): &Numbered| -> Vec<Cell> {
         let size = if version.state.content().is_some() { (&version.size).into() } else { Cell::Nothing };
