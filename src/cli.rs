@@ -3,8 +3,9 @@
 pub mod parse;
 
 use clap::{Args, Parser, Subcommand};
+use holo_protocol::OnEdit;
 use std::ffi::OsString;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -190,6 +191,7 @@ impl Verb {
             Verb::Blame(arguments) => &arguments.output,
             Verb::History(arguments) => match &arguments.verb {
                 Some(HistoryVerb::Show(arguments)) => &arguments.output,
+                Some(HistoryVerb::Edited(arguments)) => &arguments.output,
                 None => &arguments.output,
             },
             Verb::Generations(arguments) => &arguments.output,
@@ -245,7 +247,7 @@ pub struct Test {
     pub bless: bool,
     /// Number of scenarios to run concurrently [default: number of processors]
     #[arg(short, long, value_name = "N")]
-    pub jobs: Option<std::num::NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
     /// Scenario directories
     #[arg(value_name = "DIR", required = true)]
     pub scenarios: Vec<PathBuf>,
@@ -404,6 +406,25 @@ pub struct History {
 pub enum HistoryVerb {
     /// Show the details of a run
     Show(HistoryShow),
+    /// List what people had edited before it was overwritten, or write one of these versions
+    Edited(HistoryEdited),
+}
+
+/// `holo history edited`
+#[derive(Debug, Args)]
+pub struct HistoryEdited {
+    /// The file to write; standard output if omitted
+    #[arg(long = "output", value_name = "FILE", requires = "entity", conflicts_with = "json")]
+    pub file: Option<PathBuf>,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The entity whose version is written; lists all versions if omitted
+    #[arg(value_name = "ENTITY")]
+    pub entity: Option<OsString>,
+    /// The number of the version in the list [default: 1, the latest]
+    #[arg(value_name = "N")]
+    pub number: Option<NonZeroUsize>,
 }
 
 /// `holo history show`
@@ -418,6 +439,14 @@ pub struct HistoryShow {
     /// The run, as a unique prefix of its ID [default: the last one]
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+}
+
+/// The option for entities that a person has changed.
+#[derive(Debug, Default, Args)]
+pub struct EditPolicy {
+    /// What to do with manual changes, unless the definition has on_edit: refuse them, or keep a copy and overwrite
+    #[arg(long, value_name = "POLICY", value_parser = parse::on_edit())]
+    pub on_edit: Option<OnEdit>,
 }
 
 /// `holo apply`
@@ -435,6 +464,9 @@ pub struct Apply {
     /// Read everything again, including files that are known to be unchanged
     #[arg(long)]
     pub verify: bool,
+    /// What happens to entities that a person has changed
+    #[command(flatten)]
+    pub policy: EditPolicy,
     /// Number of entities of a plugin to apply concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
@@ -467,6 +499,9 @@ pub struct Check {
     /// Show pending changes as unified diffs
     #[arg(long)]
     pub diff: bool,
+    /// What happens to entities that a person has changed
+    #[command(flatten)]
+    pub policy: EditPolicy,
     /// Number of entities of a plugin to check concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
@@ -510,6 +545,9 @@ pub struct Watch {
     /// Exit when nothing has changed for this time: 90s, 1m30s, 1h
     #[arg(long = "for", value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub converged: Option<Duration>,
+    /// What happens to entities that a person has changed
+    #[command(flatten)]
+    pub policy: EditPolicy,
     /// Number of entities of a plugin to check or apply concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
@@ -556,6 +594,9 @@ pub struct Adopt {
     /// Open an editor for lines with conflicting changes
     #[arg(long)]
     pub edit: bool,
+    /// Adopt what a person had edited before it was overwritten, instead of the current state
+    #[arg(long, conflicts_with_all = ["all", "edit"])]
+    pub edited: bool,
     /// Write a description of a package for holo-build, and no resource files
     #[arg(long, value_name = "NAME", requires = "description", conflicts_with = "dry_run", value_parser = package_name)]
     pub package: Option<String>,

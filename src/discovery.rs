@@ -386,6 +386,7 @@ impl<'a> Discovery<'a> {
             gives_memory_back: self.settings.gives_memory_back,
             read_only: self.purpose != Purpose::Apply,
             keeps_replaced: self.purpose == Purpose::Apply && self.settings.keeps_history,
+            on_edit: self.settings.on_edit,
             jobs: self.settings.jobs,
             room_for_all,
             remembers: false,

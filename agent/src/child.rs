@@ -1,5 +1,6 @@
 //! A child process `holo`: its output and its end.
 
+use crate::config::{Config, OnEdit};
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
 use holo_process::{Channel, Event, Process, Program, ProgramError, Status};
@@ -119,8 +120,8 @@ pub trait Launcher {
         said: Sender<(ChildId, ChildEvent)>,
     ) -> Result<Box<dyn Running>, StartError>;
 
-    /// Sets the program to start; `None` for the default.
-    fn set_program(&mut self, program: Option<PathBuf>);
+    /// Applies a new configuration.
+    fn use_config(&mut self, config: &Config);
 }
 
 /// The reason why a child cannot be started.
@@ -138,6 +139,7 @@ pub enum StartError {
 #[derive(Debug, Default)]
 pub struct Holo {
     program: Option<PathBuf>,
+    on_edit: OnEdit,
 }
 
 impl Holo {
@@ -156,6 +158,10 @@ impl Launcher for Holo {
     ) -> Result<Box<dyn Running>, StartError> {
         let mut program = Program::new(self.program());
         program.args(task.arguments()).env("HOLO_TRIGGER", TRIGGER);
+        let has_policy = matches!(task, Task::Apply { .. } | Task::Check | Task::Watch { .. });
+        if has_policy && self.on_edit == OnEdit::Overwrite {
+            program.arg("--on-edit=overwrite");
+        }
         let process = program.start()?;
         // The PID still refers to this process, because it has not been waited for.
         let handle = Pid::from_raw(process.id().cast_signed())
@@ -167,8 +173,9 @@ impl Launcher for Holo {
         Ok(Box::new(Handle(handle)))
     }
 
-    fn set_program(&mut self, program: Option<PathBuf>) {
-        self.program = program;
+    fn use_config(&mut self, config: &Config) {
+        self.program = config.holo.clone();
+        self.on_edit = config.defaults.on_edit;
     }
 }
 

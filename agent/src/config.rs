@@ -41,6 +41,8 @@ pub struct Config {
     #[serde(deserialize_with = "readers::schedule")]
     #[cfg_attr(test, schemars(with = "readers::ScheduleTable"))]
     pub maintenance: Option<Schedule>,
+    /// Defaults for entities whose definitions say nothing else.
+    pub defaults: Defaults,
     /// The address and port on which metrics are served to Prometheus.
     #[serde(deserialize_with = "address")]
     #[cfg_attr(test, schemars(with = "String"))]
@@ -66,6 +68,27 @@ pub enum Mode {
     Report,
 }
 
+/// Defaults for entities whose definitions say nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Defaults {
+    /// What happens to an entity that a person has changed.
+    pub on_edit: OnEdit,
+}
+
+/// What happens to an entity that a person has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnEdit {
+    /// It is reported, and left alone.
+    #[default]
+    Refuse,
+    /// What was edited is kept, and then overwritten.
+    Overwrite,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -75,6 +98,7 @@ impl Default for Config {
             mode: Mode::Enforce,
             timeout: Duration::from_secs(60 * 60),
             maintenance: None,
+            defaults: Defaults::default(),
             metrics: None,
             textfile: None,
             holo: None,

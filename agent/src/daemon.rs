@@ -270,7 +270,7 @@ impl<'a> Daemon<'a> {
 
     /// Applies a new configuration.
     fn use_config(&mut self) {
-        self.launcher.set_program(self.config.holo.clone());
+        self.launcher.use_config(&self.config);
         self.outlets.use_config(&self.config);
     }
 

@@ -1,9 +1,11 @@
 //! Parses a command line into a verb with its options, or an error, including times as people write them.
 
 use super::{Cli, GROUPS, Help, Verb, manual_page};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use holo_definitions::did_you_mean;
+use holo_protocol::OnEdit;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, ToSpan, Zoned};
 use std::ffi::OsString;
@@ -24,6 +26,11 @@ pub enum Arguments {
     Nothing(String),
     /// The message about an invalid command line; goes to stderr.
     Unusable(String),
+}
+
+/// Returns the parser for policies for edited entities.
+pub(super) fn on_edit() -> impl TypedValueParser<Value = OnEdit> {
+    PossibleValuesParser::new(OnEdit::NAMES.map(|(name, _)| name)).try_map(|name| name.parse())
 }
 
 /// Parses a command line.

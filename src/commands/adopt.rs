@@ -7,6 +7,7 @@ mod verify;
 mod write;
 
 use super::Context;
+use super::history::edited;
 use crate::cli::Adopt;
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
@@ -111,8 +112,20 @@ impl Run<'_> {
     /// Requests the resource files of one entity. Returns `None` if it is not adopted.
     fn gather(&mut self, mut request: Request) -> Result<Option<Adoption>, FatalError> {
         let editor = self.settings.editor.as_deref().filter(|_| self.arguments.edit);
-        let answer = gather::gather(&mut request, &mut self.inventory, editor, self.interrupt, self.reporter)?;
+        let edited = match self.arguments.edited {
+            true => Some(edited_content(&request, &self.inventory, self.settings, self.reporter)?),
+            false => None,
+        };
+        let preferred = gather::Preferred { editor, resolved: edited.as_deref() };
+        let answer = gather::gather(&mut request, &mut self.inventory, preferred, self.interrupt, self.reporter)?;
         let adoption = match answer {
+            Gathered::Failed | Gathered::Unknown | Gathered::Unchanged if self.arguments.edited => {
+                let id = &request.id;
+                self.reporter.error(format!("no resource file was made of the edited version of {id}"));
+                self.reporter.advise(format!("to see what was edited: holo history edited {id}"));
+                self.has_failed = true;
+                None
+            }
             Gathered::Resources(resources) => Some(Adoption { request, resources }),
             Gathered::Unknown if self.arguments.all => {
                 self.leave_out(request.id.as_bstr(), "its plugin does not recognise it".into());
@@ -202,7 +215,8 @@ impl Run<'_> {
             details.iter().for_each(|line| self.reporter.explain(line));
             self.reporter.end_paragraph();
         }
-        if left_out.is_empty() {
+        // That an apply would write the edited version is what was asked for.
+        if left_out.is_empty() && !self.arguments.edited {
             for Unfit { id, reason, .. } in noted {
                 self.reporter.warning(format!("{id}: {reason}"));
                 self.reporter.end_paragraph();
@@ -229,6 +243,20 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Writes the content of the latest edited version of an entity to a file in the cache directory.
+fn edited_content(
+    request: &Request,
+    inventory: &Inventory,
+    settings: &Settings,
+    reporter: &mut dyn Reporter,
+) -> Result<PathBuf, FatalError> {
+    let version = edited::find(&settings.root, request.id.as_bstr(), None, reporter)?;
+    let directory = gather::fresh_directory(inventory.cache())?;
+    let path = directory.join("edited");
+    version.write(&path, reporter)?;
+    Ok(path)
 }
 
 /// Shows what was adopted, group by group.

@@ -25,6 +25,7 @@ use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let preview = Preview { differences: arguments.diff, warns_of_misplaced: true, ..Preview::default() };
+    context.settings.on_edit = arguments.policy.on_edit.unwrap_or_default();
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = context;
     let mut standings = Standings::new(*reporter, arguments.selection.selectors.is_empty());

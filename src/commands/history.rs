@@ -1,5 +1,6 @@
 //! `holo history`: lists runs, finds those that changed an entity or a path, and shows one.
 
+pub(super) mod edited;
 pub(super) mod lines;
 
 use super::Context;
@@ -16,6 +17,9 @@ use holo_protocol::{Edges, Text};
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
+    if let Some(HistoryVerb::Edited(arguments)) = &arguments.verb {
+        return edited::run(arguments, settings, *reporter);
+    }
     let history = open(settings, *reporter)?;
     if let Some(HistoryVerb::Show(arguments)) = &arguments.verb {
         return Ok(run_show(arguments, &history, *reporter));

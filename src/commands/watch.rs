@@ -46,6 +46,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
+    settings.on_edit = arguments.policy.on_edit.unwrap_or_default();
     settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
     let watched = WatchedPaths::new(&absolute(&settings.root)?).map_err(FatalError::could_not_run)?;
     let mut watcher = Watcher {

@@ -85,9 +85,7 @@ impl Store {
     /// Returns the generations of a system.
     #[must_use]
     pub fn new(root: &Root) -> Store {
-        // The cache directory is not used.
-        let locations = Locations::new(root.join(""), root.engine_state(), PathBuf::new());
-        Store { directory: root.generations(), locations }
+        Store { directory: root.generations(), locations: root.engine_locations() }
     }
 
     /// Creates the directory, with access only for its owner, if it is missing.

@@ -5,7 +5,7 @@ use super::record::{
     Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who, now,
     to_json,
 };
-use super::store::Writer;
+use super::store::{Writer, retain_edited};
 use crate::diff::preview::{self, Difference};
 use crate::entities::Entity;
 use crate::error::FatalError;
@@ -118,7 +118,11 @@ impl<'a> Recorder<'a> {
             State::Begun(writer) | State::Writing(writer) => {
                 let (settings, mistake) = EngineSettings::read(&self.root);
                 mistake.iter().for_each(|mistake| self.reporter.warning(mistake.to_string()));
-                writer.end(&ended, &settings.runs)
+                let ended = writer.end(&ended, &settings.runs);
+                if let Err(error) = retain_edited(&self.root, &settings.runs) {
+                    self.reporter.warning(error.to_string());
+                }
+                ended
             }
         };
         self.check(written);

@@ -5,6 +5,8 @@ use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
 use bstr::BString;
+use holo_change::PathError;
+use holo_change::edited::EditedVersions;
 use holo_state::{Database, Durability, RunHeader, RunLimits, StateError};
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -275,6 +277,16 @@ impl Writer {
     pub fn end_unchanged(self, last: &LastRun) -> Result<(), StateError> {
         self.state.end_idle_run(self.run.as_str(), &to_json(last))
     }
+}
+
+/// Removes edited versions that exceed the limits of the records.
+///
+/// # Errors
+/// If the database cannot be read or written.
+pub(super) fn retain_edited(root: &Root, limits: &engine::Runs) -> Result<(), PathError> {
+    let oldest = Timestamp::now().checked_sub(limits.age()).ok().map(Timestamp::as_microsecond);
+    let oldest = oldest.and_then(|oldest| u64::try_from(oldest).ok());
+    EditedVersions::of(&root.engine_locations()).retain(oldest, limits.size)
 }
 
 /// Returns the end record of a killed run.

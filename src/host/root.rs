@@ -1,5 +1,6 @@
 //! Every path below `$HOLO_ROOT_DIR`, and its form in messages.
 
+use holo_change::Locations;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -172,6 +173,12 @@ impl Root {
     #[must_use]
     pub fn engine_state(&self) -> PathBuf {
         self.states().join(".engine")
+    }
+
+    /// Returns the locations of the dispatcher's own state. There is no cache directory among them.
+    #[must_use]
+    pub fn engine_locations(&self) -> Locations {
+        Locations::new(self.join(""), self.engine_state(), PathBuf::new())
     }
 
     /// Returns the state database.

@@ -5,6 +5,7 @@ use super::memory;
 use super::root::Root;
 use holo_definitions::duration::DurationError;
 use holo_facts::Knowledge;
+use holo_protocol::OnEdit;
 use holo_protocol::environment::split_directories;
 use holo_system::transaction;
 use jiff::Timestamp;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub gives_hints: bool,
     /// Whether manual changes to entities are shown as differences.
     pub shows_differences: bool,
+    /// What happens to entities that a person has changed, unless their definitions say something else.
+    pub on_edit: OnEdit,
     /// Whether the C library returns freed memory at once, which costs time (`$GLIBC_TUNABLES`).
     pub gives_memory_back: bool,
     /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`, `$HOLO_VERIFY`).
@@ -109,6 +112,7 @@ impl Settings {
             trigger: set("HOLO_TRIGGER"),
             gives_hints: false,
             shows_differences: true,
+            on_edit: OnEdit::Refuse,
             gives_memory_back: memory::is_given_back(),
             verify: set(holo_protocol::environment::VERIFY).is_some_and(|value| value == "1"),
             jobs: processors(),

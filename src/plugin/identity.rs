@@ -3,7 +3,7 @@
 use super::handshake::Handshake;
 use super::process::Channel;
 use crate::host::{cache, memory};
-use holo_protocol::{API_VERSION_4, environment as names};
+use holo_protocol::{API_VERSION_4, OnEdit, environment as names};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ pub struct RunOptions {
     pub read_only: bool,
     /// Whether they should keep copies of replaced files.
     pub keeps_replaced: bool,
+    /// What they do with entities that a person has changed, unless the definitions say something else.
+    pub on_edit: OnEdit,
     /// The number of entities that each may work on concurrently.
     pub jobs: NonZeroU32,
     /// Whether there are enough file descriptors for the sessions of all plugins.
@@ -96,7 +98,7 @@ impl Identity {
     /// Returns the variables that are added to the plugin's environment.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache: own_cache, .. } = &self.directories;
-        let RunOptions { verify, hints, differences, read_only, keeps_replaced, jobs, .. } = self.options;
+        let RunOptions { verify, hints, differences, read_only, keeps_replaced, on_edit, jobs, .. } = self.options;
         let mut environment = vec![
             (names::API_VERSION, self.api_version().to_string().into()),
             (names::ROOT_DIR, root.into()),
@@ -111,6 +113,8 @@ impl Identity {
             environment.push(("SYSTEMD_OFFLINE", "1".into()));
         }
         if self.api_version() >= API_VERSION_4 {
+            // Always set, because our caller may be a plugin with another value.
+            environment.push((names::ON_EDIT, on_edit.to_string().into()));
             environment.push((names::JOBS, jobs.to_string().into()));
             environment.push((names::RESOURCE_DIRS, names::join_directories(self.directories.resource_dirs())));
             // Always set, because our caller may be a plugin with another value.

@@ -69,6 +69,7 @@ const COMMANDS: &[(&str, Form)] = &[
     ("holo blame \"etc/$h\"", Bytes),
     ("holo history", Encoded),
     ("holo history \"bad:$h\"", Encoded),
+    ("holo history edited \"bad:$h\"", Text),
     ("holo state export", Encoded),
     ("holo graph", Encoded),
     ("holo report", Encoded),

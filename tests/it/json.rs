@@ -551,6 +551,10 @@ fn every_field_of_the_schema_occurs() {
     note(lines(&root, &["history"], 0));
     note(lines(&root, &["history", "x:y"], 0));
     note(lines(&root, &["history", "show", "--diff"], 0));
+    let edited =
+        r#"{"entity":"x:y","path":"/etc/a","time":1,"state":{"is":"symlink","target":"b"},"size":0,"sensitive":true}"#;
+    root.write_record(".edited", "x", edited);
+    note(lines(&root, &["history", "edited"], 0));
     let root = hooks()
         .file("etc/os-release", "ID=debian\n")
         .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n/etc/based\n")

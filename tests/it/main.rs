@@ -12,6 +12,7 @@ mod crash;
 mod diff_against_git;
 mod disturbed;
 mod doctor;
+mod edited;
 mod engine;
 mod examples;
 mod facts;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         ("diff_against_git", diff_against_git::trials()),
         ("disturbed", disturbed::trials()),
         ("doctor", doctor::trials()),
+        ("edited", edited::trials()),
         ("health", health::trials()),
         ("engine", engine::trials()),
         ("facts", facts::trials()),

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("definitions that change are read anew", definitions),
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
+        case("what a person has edited is kept and overwritten at once if that is the policy", overwritten),
         case("what is repaired again and again is left alone until definitions change", fights),
         case("a definition that changes ends no fight over others", fights_of_others),
         trial_of("who writes what is fought for is named", &[Need::Root, FANOTIFY], writers),
@@ -284,6 +285,28 @@ fn repaired() {
     let mut watching = Watching::start(&root, &["--apply", "--force", "file:/srv/app/conf"]);
     watching.expect("repaired", "file:/srv/app/conf");
     assert_eq!(root.read("srv/app/conf"), "port 80\n");
+    watching.stop(&root);
+}
+
+fn overwritten() {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply", "--on-edit", "overwrite"]);
+    for (path, id, edited, made) in [
+        ("etc/motd", "file:/etc/motd", "hi\n", "hello\n"),
+        ("srv/app/conf", "file:/srv/app/conf", "port 81\n", "port 80\n"),
+    ] {
+        fs::write(root.join(path), edited).unwrap();
+        let drifted = watching.expect("drifted", id);
+        assert_eq!(
+            (&drifted["needs_force"], &drifted["reason"]),
+            (&Value::Null, &"it was written".into()),
+            "{drifted}"
+        );
+        let repaired = watching.expect("repaired", id);
+        assert!(repaired.to_string().contains("kept the edited version of "), "{repaired}");
+        assert_eq!(root.read(path), made);
+        assert_eq!(root.holo(&["history", "edited", id]).stdout, edited);
+    }
     watching.stop(&root);
 }
 

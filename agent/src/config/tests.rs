@@ -21,7 +21,7 @@ fn every_key_is_read() {
     let config = load(
         "interval = \"10m\"\nwatch = false\nhealth_interval = \"20s\"\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
          textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n\
-         [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n",
+         [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n[defaults]\non_edit = \"overwrite\"\n",
     );
     let expected = Config {
         interval: Duration::from_secs(600),
@@ -30,6 +30,7 @@ fn every_key_is_read() {
         mode: Mode::Report,
         timeout: Duration::from_secs(7200),
         maintenance: Some("hours=2-5 days=mon-fri".parse().unwrap()),
+        defaults: Defaults { on_edit: OnEdit::Overwrite },
         metrics: Some("[::1]:9189".parse().unwrap()),
         textfile: Some("/var/lib/node_exporter/holo.prom".into()),
         holo: Some("/opt/holo".into()),
@@ -49,6 +50,7 @@ fn mistakes_name_file_line_and_key_and_say_what_would_be_right() {
         ("textfile = \"x.prom\"\n", "agent.toml:1: textfile: \"x.prom\" is not the path of a file"),
         ("intervall = \"1m\"\n", "agent.toml:1: intervall: unknown key, did you mean interval?"),
         ("[maintenance]\nhours = \"5\"\n", "agent.toml:2: maintenance.hours: expected ranges of hours, as in"),
+        ("[defaults]\non_edit = \"ask\"\n", "agent.toml:2: defaults.on_edit: "),
         ("[maintenance]\n", "agent.toml:1: maintenance: needs hours, days or both, as in"),
         ("interval\n", "agent.toml:1: "),
     ] {

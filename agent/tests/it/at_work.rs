@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         case("it applies at once, repairs what drifts, and says so", keeps),
         trial_of("who writes what it has repaired is in its events and its state", &[Need::Root, FANOTIFY], writers),
+        case("what a person has edited is kept and overwritten if that is the policy", overwrites),
         case("it only reports in the mode for that", reports),
         case("whole runs come again after the interval, and the watch goes on in between", again),
         case("a configuration that is broken is named, and the one from before counts", reloads),
@@ -55,6 +56,24 @@ fn keeps() {
     assert_eq!(kinds(&events(&root)), ["run changed", "drifted", "repaired", "edited"]);
     let people = program(&root, &["events"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&people).contains(" repaired file:/srv/app/conf\n"));
+}
+
+fn overwrites() {
+    let root = root("[defaults]\non_edit = \"overwrite\"\n");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    root.write("srv/app/conf", "port 81\n");
+    agent.until_said("repaired file:/srv/app/conf");
+    assert_eq!(root.read("srv/app/conf"), "port 80\n");
+    agent.stop();
+    assert_eq!(kinds(&events(&root)), ["run changed", "drifted", "repaired"]);
+    assert_eq!(root.holo(&["history", "edited", "file:/srv/app/conf"]).stdout, "port 81\n");
+    // What was edited while no agent was at work is found when one starts.
+    root.write("srv/app/conf", "port 82\n");
+    let mut agent = Agent::start(&root);
+    agent.until_said("repaired file:/srv/app/conf");
+    agent.stop();
+    assert_eq!(root.holo(&["history", "edited", "file:/srv/app/conf"]).stdout, "port 82\n");
 }
 
 /// Writes a file, and then sleeps long enough to be detected.

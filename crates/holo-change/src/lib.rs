@@ -5,7 +5,7 @@
 //! file, [`ExtendedAttributes`] contains its ACL and other attributes, and [`Durability`] syncs the steps of a change.
 //! [`commit`] defines the order of the steps for all [stores](Store) of bases and intents: [`image_store`] keeps images
 //! in the layout of version 3, [`tracked`] keeps records of several paths in a [`base_store`], and [`tree_store`] keeps
-//! manifests of directories. [`claims`] informs the plugins of a run about the paths of each other's entities.
+//! manifests of directories. [`edited`] keeps what people have changed before it is overwritten. [`claims`] informs the plugins of a run about the paths of each other's entities.
 
 pub mod access;
 pub mod acl;
@@ -14,6 +14,7 @@ pub mod base_store;
 pub mod bases;
 mod canonical;
 pub mod claims;
+pub mod edited;
 pub mod error;
 mod group;
 mod image;

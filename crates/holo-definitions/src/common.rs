@@ -9,7 +9,7 @@ pub use receipts::{Receipt, Receipts};
 use crate::definition::Invalid;
 use crate::reading::{self, ValueError};
 use crate::templates::Templates;
-use holo_protocol::controls::{self, ControlError, Controls, Days, Hours, Limit, Schedule, Semaphore};
+use holo_protocol::controls::{self, ControlError, Controls, Days, Hours, Limit, OnEdit, Schedule, Semaphore};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -102,6 +102,10 @@ common_keys! {
     "retry_backoff" retry_backoff: bool, Value;
     /// True if the entity is only checked, never changed.
     "noop" noop: bool, Value;
+    /// What an apply does if a person has changed the entity: `refuse`, which is the default, or `overwrite`.
+    #[serde(deserialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    "on_edit" on_edit: Option<OnEdit>, Value;
     /// The interval at which a watch checks the entity, such as `1m`.
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
@@ -224,7 +228,8 @@ fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Err
 }
 
 /// Common keys that affect no other entity.
-const SELF_CONTAINED: &[&str] = &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "poll", "limit"];
+const SELF_CONTAINED: &[&str] =
+    &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "on_edit", "poll", "limit"];
 
 /// Returns true if a common key affects no other entity.
 pub(crate) fn is_self_contained(key: &str) -> bool {
@@ -475,6 +480,7 @@ mod tests {
             ("poll = '1'\n", "poll: a duration needs a unit"),
             ("poll = 0\n", "poll: that is too short: a second is the least"),
             ("poll = true\n", "poll: expected a duration such as \"90s\" or a number of seconds, found true"),
+            ("on_edit = 'ask'\n", "on_edit: expected \"refuse\" or \"overwrite\""),
             ("limit = 3\n", "limit: expected a string, found 3; write it in quotes: \"3\""),
             ("limit = '3'\n", "limit: expected a number, a slash and a duration, as in \"3/10m\""),
             (

@@ -52,6 +52,27 @@ pub struct RunLine<'a> {
     pub error: Option<Text<'a>>,
 }
 
+/// A version of a file that a person had edited before it was overwritten.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct EditedLine<'a> {
+    /// The ID of the entity that has overwritten it.
+    pub id: Text<'a>,
+    /// Its number among the versions of the entity; 1 is the latest.
+    pub number: usize,
+    /// The time at which it was overwritten, in UTC.
+    pub time: String,
+    /// `file`, `symlink` or `directory`.
+    pub kind: Cow<'a, str>,
+    /// The size of the content in bytes.
+    pub size: u64,
+    /// The path.
+    pub path: Text<'a>,
+    /// True if the content must not be displayed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sensitive: bool,
+}
+
 /// The result of an entity in an earlier run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]

@@ -22,8 +22,8 @@ mod why;
 
 pub use from_protocol::{Asset, Controls, Edges};
 pub use history::{
-    DiffLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, PauseLine, RecordLine,
-    RunLine, StatusLine,
+    DiffLine, EditedLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, PauseLine,
+    RecordLine, RunLine, StatusLine,
 };
 pub use line::{Line, LineError, Writer};
 pub use values::{Tally, Text};

@@ -2,8 +2,8 @@
 
 use crate::values::{Tally, Text};
 use crate::{
-    Action, Controls, Edges, GenerationLine, HealthState, Information, InputDiffLine, Level, Outcome, RecordLine,
-    Refusal, RunLine, StatusLine, Stream, VERSION, WhyLine, is_false,
+    Action, Controls, Edges, EditedLine, GenerationLine, HealthState, Information, InputDiffLine, Level, Outcome,
+    RecordLine, Refusal, RunLine, StatusLine, Stream, VERSION, WhyLine, is_false,
 };
 use bstr::ByteSlice;
 #[cfg(test)]
@@ -218,6 +218,8 @@ pub enum Line<'a> {
     Run(Box<RunLine<'a>>),
     /// `history`: the result of an entity in an earlier run.
     Record(Box<RecordLine<'a>>),
+    /// `history edited`: what a person had edited before it was overwritten.
+    EditedVersion(Box<EditedLine<'a>>),
     /// `status`: the state of the machine, as the last check or apply found it.
     Status(Box<StatusLine<'a>>),
     /// `generations`: the saved inputs of an earlier run.

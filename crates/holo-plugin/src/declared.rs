@@ -40,6 +40,7 @@ impl<E: Entity> Entity for Declared<E> {
         if let Some(reason) = self.left_out() {
             return Applied::Skipped(reason);
         }
+        let mode = self.mode(mode);
         let mut applied = self.entity.apply(host, mode, output);
         for attempt in 1..=self.common.keys.retries {
             if !applied.has_failed() {
@@ -55,7 +56,7 @@ impl<E: Entity> Entity for Declared<E> {
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match &self.common.skipped {
             Some(reason) => Verdict::Skipped(reason.clone()),
-            None => self.entity.check(host, mode, output),
+            None => self.entity.check(host, self.mode(mode), output),
         }
     }
 
@@ -109,6 +110,18 @@ impl<E> Declared<E> {
         }
     }
 
+    /// Returns the mode with the policy of the definition.
+    #[must_use]
+    pub fn mode<'m>(&self, mode: Mode<'m>) -> Mode<'m> {
+        Mode { on_edit: self.common.keys.on_edit.unwrap_or(mode.on_edit), ..mode }
+    }
+
+    /// Returns the entity itself as a job.
+    #[must_use]
+    pub fn job<'m>(&'m self, mode: Mode<'m>) -> Job<'m, E> {
+        Job { entity: &self.entity, mode: self.mode(mode) }
+    }
+
     /// Returns the reason why apply skips the entity, if any. A dispatcher that supports `noop` does not apply such
     /// entities in the first place.
     fn left_out(&self) -> Option<String> {
@@ -155,8 +168,7 @@ pub fn apply_together<'e, E>(
     }
     let mut attempt = 0;
     while !attempted.is_empty() {
-        let jobs = attempted.iter().map(|Attempted { job, .. }| Job { entity: &job.entity.entity, mode: job.mode });
-        let jobs: Vec<Job<'e, E>> = jobs.collect();
+        let jobs: Vec<Job<'e, E>> = attempted.iter().map(|Attempted { job, .. }| job.entity.job(job.mode)).collect();
         let mut together = Together { host, attempted: Table::from(attempted), answers, attempt, again: Vec::new() };
         apply(&jobs, &mut together);
         let Together { attempted: before, again, .. } = together;

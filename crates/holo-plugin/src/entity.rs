@@ -4,7 +4,7 @@ use crate::definitions::{HealthCheck, Hindrance};
 use crate::{EntityReport, FilePair, Host, Output, Span};
 use bstr::BString;
 use holo_process::Program;
-use holo_protocol::{Witness, environment as names};
+use holo_protocol::{OnEdit, Witness, environment as names};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -77,6 +77,9 @@ pub trait Entity {
 pub struct Mode<'a> {
     /// True if changes of the user are overwritten, and risky operations are performed.
     pub force: bool,
+    /// What an apply without `force` does with changes of the user. A plugin that overwrites them keeps them first, with
+    /// [`Host::keep_edited`]; others need not support it, and refuse.
+    pub on_edit: OnEdit,
     /// True if the entity is refreshed, because an entity that it depends on has changed.
     pub refresh: bool,
     /// True for a check if an earlier entity of the run may provide what this entity needs.

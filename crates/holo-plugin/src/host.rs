@@ -5,6 +5,7 @@ use crate::kept::Kept;
 use holo_change::{Locations, join};
 use holo_definitions::{ReceivedFile, ResourceDirs};
 use holo_facts::{Knowledge, Renderer};
+use holo_protocol::OnEdit;
 use holo_protocol::environment as names;
 use holo_system::{System, offline};
 use rustix::fs::FlockOperation;
@@ -26,6 +27,7 @@ pub struct Host {
     gives_hints: bool,
     shows_differences: bool,
     only_reads: bool,
+    on_edit: OnEdit,
     is_offline: bool,
     /// The copies of replaced files, if requested. Shared between clones.
     pub(crate) replaced: Option<Arc<Copies>>,
@@ -77,6 +79,10 @@ impl Host {
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
             only_reads,
+            on_edit: variable(names::ON_EDIT)
+                .filter(|_| is_version_4)
+                .and_then(|value| value.to_str()?.parse().ok())
+                .unwrap_or_default(),
             is_offline: offline::says_offline(variable(offline::OFFLINE)),
             sent: Arc::new(ReceivedFile::at(variable(names::VALUES).filter(|_| is_version_4).map(PathBuf::from))),
             kept: variable(names::KEPT).filter(|path| has_inputs && !path.is_empty()).map(PathBuf::from),
@@ -168,6 +174,11 @@ impl Host {
     #[must_use]
     pub fn only_reads(&self) -> bool {
         self.only_reads
+    }
+
+    /// Returns the policy for entities that a person has changed, if their definitions have none.
+    pub(crate) fn on_edit(&self) -> OnEdit {
+        self.on_edit
     }
 
     /// Reads the values that entities have kept for a state. Empty unless the run restores an earlier state.

@@ -44,6 +44,7 @@ mod concurrently;
 mod copies;
 pub mod declared;
 pub mod definitions;
+pub mod edited;
 mod entity;
 mod health;
 mod host;

@@ -52,6 +52,37 @@ pub struct Semaphore {
     pub count: u32,
 }
 
+/// The policy for an entity that a person has changed since it was applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnEdit {
+    /// It is not changed without `--force`.
+    #[default]
+    Refuse,
+    /// Its edited version is kept, and then overwritten.
+    Overwrite,
+}
+
+impl OnEdit {
+    /// All policies by their names.
+    pub const NAMES: [(&str, OnEdit); 2] = [("refuse", OnEdit::Refuse), ("overwrite", OnEdit::Overwrite)];
+}
+
+impl FromStr for OnEdit {
+    type Err = ControlError;
+
+    fn from_str(text: &str) -> Result<OnEdit, ControlError> {
+        let named = OnEdit::NAMES.iter().find(|(name, _)| *name == text);
+        named.map(|(_, policy)| *policy).ok_or(ControlError::OnEdit)
+    }
+}
+
+impl fmt::Display for OnEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = OnEdit::NAMES.iter().find(|(_, policy)| policy == self);
+        f.write_str(named.map_or("refuse", |(name, _)| name))
+    }
+}
+
 /// A control with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -79,6 +110,9 @@ pub enum ControlError {
     /// Invalid days.
     #[error("expected days of the week, as in \"mon-fri\" or \"sat,sun\"")]
     Days,
+    /// An unknown policy for edited entities.
+    #[error("expected \"refuse\" or \"overwrite\"")]
+    OnEdit,
     /// An invalid schedule.
     #[error("expected \"hours=RANGES\", \"days=RANGES\" or both, as in \"hours=2-5 days=mon-fri\"")]
     Schedule,

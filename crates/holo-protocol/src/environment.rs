@@ -25,6 +25,9 @@ pub const STATE_DIR: &str = "HOLO_STATE_DIR";
 /// The root of the managed system; any other value than `/` means test mode.
 pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 
+/// `overwrite` if entities that a person has changed are overwritten, unless their definitions say something else.
+pub const ON_EDIT: &str = "HOLO_ON_EDIT";
+
 /// `1` if the entity is being refreshed because an entity that it depends on has changed.
 pub const REFRESH: &str = "HOLO_REFRESH";
 /// The values sent by the entities whose changes cause the refresh: lines `KEY=VALUE`.
@@ -71,7 +74,7 @@ pub const GENERATOR_OUT: &str = "OUT";
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// Variables for plugins only, not for the programs that they run.
-pub const OF_PLUGINS: [&str; 20] = [
+pub const OF_PLUGINS: [&str; 21] = [
     API_VERSION,
     CACHE_DIR,
     RESOURCE_DIR,
@@ -80,6 +83,7 @@ pub const OF_PLUGINS: [&str; 20] = [
     VERIFY,
     READ_ONLY,
     HINTS,
+    ON_EDIT,
     DIFFERENCES,
     JOBS,
     FACTS,

@@ -24,7 +24,7 @@ mod witness;
 pub mod words;
 
 pub use adoption::{AdoptMessage, Adoption, Candidate, CandidateKind};
-pub use controls::{ControlError, Controls, Limit, Schedule, Semaphore};
+pub use controls::{ControlError, Controls, Limit, OnEdit, Schedule, Semaphore};
 pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};

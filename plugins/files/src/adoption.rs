@@ -71,6 +71,10 @@ pub(crate) fn adopt(
             }
             None => adopt_overlay(&overlaid.entity, host, adoption, output),
         },
+        ManagedFile::Declared(_) if adoption.resolved.is_some() => {
+            output.error(format!("cannot adopt {id}: its content is that of a definition, not of resource files"));
+            Adopted::Failed
+        }
         ManagedFile::Declared(declared) => match Adopted::defined_already(&**declared, host, output) {
             Some(adopted) => adopted,
             None => unmanaged::adopt(path, host, adoption, output),
@@ -90,7 +94,7 @@ pub(crate) fn adopt(
 
 fn adopt_overlay(overlaid: &FileEntity, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
     let verdict = overlaid.check(host, Mode::default(), &mut Output::new(&mut Silence));
-    if verdict == Verdict::InDesiredState && !overlaid.is_orphan() {
+    if verdict == Verdict::InDesiredState && !overlaid.is_orphan() && adoption.resolved.is_none() {
         return Adopted::Unchanged;
     }
     overlay::adopt::adopt(overlaid, host, adoption, output)

@@ -53,8 +53,8 @@ impl Entity for DeclaredFile {
         apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        Checks::open(host).verdict(self, output)
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        Checks::open(host).verdict(self, mode, output)
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
@@ -118,16 +118,16 @@ impl<'a> Checks<'a> {
     }
 
     /// Returns the effect of applying a file. Prints errors.
-    pub(crate) fn check(&self, declared: &Declared<DeclaredFile>, output: &mut Output<'_>) -> Verdict {
+    pub(crate) fn check(&self, declared: &Declared<DeclaredFile>, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match &declared.common.skipped {
             Some(reason) => Verdict::Skipped(reason.clone()),
-            None => self.verdict(&declared.entity, output),
+            None => self.verdict(&declared.entity, declared.mode(mode), output),
         }
     }
 
-    fn verdict(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Verdict {
+    fn verdict(&self, entity: &DeclaredFile, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let checked = self.0.as_ref().map_err(Clone::clone).and_then(|inspection| {
-            let verdict = inspection.check(entity, output)?;
+            let verdict = inspection.check(entity, mode, output)?;
             match Accesses::concern(entity, || access::has_records(inspection.host)) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),
                 false => Ok(verdict),

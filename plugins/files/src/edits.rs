@@ -22,7 +22,7 @@ use definition::{Ensure, SharedKeys};
 use holo_change::claims::Claims;
 use holo_change::tracked::Digest;
 use holo_plugin::definitions::{Invalid, Location};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict, apply_one};
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Span, Verdict, apply_one};
 use inspection::look;
 use ledger::{Draft, Plan, Spot};
 use record::CachedFile;
@@ -91,8 +91,8 @@ impl Entity for EditEntity {
         apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check(host, &[self]).pop().map_or(Verdict::Failed, |checked| checked.tell(output))
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        check(host, &[Job { entity: self, mode }]).pop().map_or(Verdict::Failed, |checked| checked.tell(output))
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

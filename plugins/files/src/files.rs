@@ -166,10 +166,10 @@ impl Plugin for Files {
             .collect();
         let mut checked = overlay::check_many(host, &overlays).into_iter();
         let declared = declared::Checks::open(host);
-        let edits: Vec<&EditEntity> = set
+        let edits: Vec<Job<'_, EditEntity>> = set
             .iter()
             .filter_map(|job| match job.entity {
-                ManagedFile::Edit(edit) if edit.common.skipped.is_none() => Some(&edit.entity),
+                ManagedFile::Edit(edit) if edit.common.skipped.is_none() => Some(edit.job(job.mode)),
                 _ => None,
             })
             .collect();
@@ -188,7 +188,7 @@ impl Plugin for Files {
                         continue;
                     }
                 },
-                ManagedFile::Declared(entity) => declared.check(entity, &mut answers.output(place)),
+                ManagedFile::Declared(entity) => declared.check(entity, job.mode, &mut answers.output(place)),
                 ManagedFile::Edit(edit) if edit.common.skipped.is_none() => {
                     let checked = edits.next();
                     checked.map_or(Verdict::Failed, |checked| checked.tell(&mut answers.output(place)))

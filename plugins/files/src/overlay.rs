@@ -140,8 +140,8 @@ impl Entity for FileEntity {
         apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check::check(self, host, output)
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        check::check(self, host, mode, output)
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// Returns true if an apply of the repository would change it, as far as that is known.
 pub(crate) fn is_pending(host: &Host, entity: &RepositoryEntity) -> bool {
-    let verdict = Inspection::open(host).and_then(|inspection| inspection.check(entity));
+    let verdict = Inspection::open(host).and_then(|inspection| inspection.check(entity, Mode::default()));
     verdict.is_ok_and(|verdict| verdict != Verdict::InDesiredState)
 }
 
@@ -127,8 +127,8 @@ impl Entity for RepositoryEntity {
         apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match Inspection::open(host).and_then(|inspection| inspection.check(self)) {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match Inspection::open(host).and_then(|inspection| inspection.check(self, mode)) {
             Ok(verdict) => verdict,
             Err(RepositoryError::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
             Err(RepositoryError::Failed(problem)) => {

@@ -16,7 +16,7 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::Claim;
 use holo_change::tracked::{Decision, Found, State, Track, Tracker, Tracks};
 use holo_change::{Kind, Tree};
-use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict, edited};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -85,19 +85,20 @@ impl<'a> Executor<'a> {
         Err(ScaffoldError::Never(format!("{} is {wrong}, and would have to be a directory", self.shown(target))))
     }
 
-    pub(crate) fn check(&self, entity: &Scaffold) -> Result<Verdict> {
+    pub(crate) fn check(&self, entity: &Scaffold, mode: Mode<'_>) -> Result<Verdict> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
         let plan = self.plan(&work, &known.remembered.base, false)?;
-        if let Some(reason) = plan.refusal(self.host) {
+        if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.overwrites()) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() {
             entity.settle(&plan, &known.remembered.base);
             return Ok(Verdict::InDesiredState);
         }
-        Ok(Verdict::WouldChange(plan.shown(self.host, Change::doing)))
+        let kept = plan.edited().map(|path| edited::would_keep(&self.host.below_root(path)));
+        Ok(Verdict::WouldChange(kept.chain(plan.shown(self.host, Change::doing)).collect()))
     }
 
     /// Returns two directories with the current and the desired content of the target, if they differ.

@@ -72,6 +72,11 @@ impl Plan {
         self.changes.is_empty() && self.refused.is_empty()
     }
 
+    /// Returns the paths at which manual changes are lost.
+    pub(crate) fn edited(&self) -> impl Iterator<Item = &Path> {
+        self.refused.iter().map(PathBuf::as_path)
+    }
+
     /// Returns the reason why the plan needs force, if it does.
     pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
         let words = |path: &PathBuf| format!("{} has been changed", host.below_root(path).display());

@@ -160,10 +160,10 @@ impl Entity for Scaffold {
         }
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
         let checked = executor.and_then(|executor| {
-            let checked = executor.check(self);
+            let checked = executor.check(self, mode);
             warn(&executor, output);
             checked
         });

@@ -37,11 +37,20 @@ pub(super) struct Resources {
     pub(super) files: Vec<(PathBuf, PathBuf)>,
 }
 
+/// What is adopted instead of the current state, and how conflicts are resolved.
+#[derive(Clone, Copy)]
+pub(super) struct Preferred<'a> {
+    /// The editor for conflicts.
+    pub(super) editor: Option<&'a str>,
+    /// A file with the content to adopt.
+    pub(super) resolved: Option<&'a Path>,
+}
+
 /// Asks the plugin that owns the entity if it is known, otherwise each plugin in turn.
 pub(super) fn gather(
     request: &mut Request,
     inventory: &mut Inventory,
-    editor: Option<&str>,
+    preferred: Preferred<'_>,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Gathered, FatalError> {
@@ -50,7 +59,7 @@ pub(super) fn gather(
         None => inventory.plugins.entries().filter(|(_, plugin)| plugin.adopts()).map(|(index, _)| index).collect(),
     };
     for index in plugins {
-        match ask(request, (index, inventory), (editor, None), interrupt, reporter)? {
+        match ask(request, (index, inventory), preferred, interrupt, reporter)? {
             Gathered::Unknown => {}
             answer => return Ok(answer),
         }
@@ -61,10 +70,11 @@ pub(super) fn gather(
 fn ask(
     request: &mut Request,
     (index, inventory): (PluginIndex, &mut Inventory),
-    (editor, resolved): (Option<&str>, Option<&Path>),
+    preferred: Preferred<'_>,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Gathered, FatalError> {
+    let Preferred { editor, resolved } = preferred;
     let directory = fresh_directory(inventory.plugins[index].cache())?;
     let plugin = &mut inventory.plugins[index];
     if !plugin.adopts() {
@@ -79,13 +89,19 @@ fn ask(
         Ok(Adopted::Entity(id)) if request.id != id && request.plugin.is_none() => {
             request.id = id;
             request.plugin = Some(index);
-            return ask(request, (index, inventory), (editor, resolved), interrupt, reporter);
+            return ask(request, (index, inventory), preferred, interrupt, reporter);
         }
         Ok(Adopted::Entity(_)) => return Ok(Gathered::Unknown),
         Ok(Adopted::Unchanged) => return Ok(Gathered::Unchanged),
         Ok(Adopted::Done { definition }) => definition,
         Ok(Adopted::Conflict(path)) if resolved.is_none() && edit(editor, &path) => {
-            return ask(request, (index, inventory), (None, Some(&path)), interrupt, reporter);
+            return ask(
+                request,
+                (index, inventory),
+                Preferred { editor: None, resolved: Some(&path) },
+                interrupt,
+                reporter,
+            );
         }
         Ok(Adopted::Conflict(path)) => {
             reporter.error(format!("cannot adopt {}: a manual change conflicts with the resource files", request.id));

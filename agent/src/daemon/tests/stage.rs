@@ -169,7 +169,7 @@ impl Launcher for Actors {
         Ok(Box::new(actor))
     }
 
-    fn set_program(&mut self, _: Option<PathBuf>) {}
+    fn use_config(&mut self, _: &Config) {}
 }
 
 fn summary(run: Option<Cow<'static, str>>, tally: Option<Tally>, exit_code: u8) -> Vec<u8> {

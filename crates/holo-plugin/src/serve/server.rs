@@ -11,7 +11,7 @@ use crate::{
 };
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
-use holo_protocol::{AdoptMessage, ScanLimit, Text, Witness};
+use holo_protocol::{AdoptMessage, OnEdit, ScanLimit, Text, Witness};
 use holo_system::offline::DEFERRAL;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter};
@@ -91,9 +91,9 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
                 };
                 self.scan(limit, request.remembers)
             }
-            Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
-            Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),
-            Operation::ForceApply => self.apply(ids().collect(), true, &Modes::from_request(request)),
+            Operation::Check => self.check(ids().collect(), &Modes::new(request, &self.host)),
+            Operation::Apply => self.apply(ids().collect(), false, &Modes::new(request, &self.host)),
+            Operation::ForceApply => self.apply(ids().collect(), true, &Modes::new(request, &self.host)),
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
             Operation::Doctor => self.doctor(),
@@ -354,13 +354,16 @@ struct Modes<'a> {
     wanted: HashMap<&'a BString, Vec<BString>>,
     /// Whether the witnesses of unchanged entities are reported.
     remembers: bool,
+    /// The policy for entities that a person has changed.
+    on_edit: OnEdit,
 }
 
 impl<'a> Modes<'a> {
-    fn from_request(request: &'a Request) -> Modes<'a> {
+    fn new(request: &'a Request, host: &Host) -> Modes<'a> {
         let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
         Modes {
             remembers: request.remembers,
+            on_edit: host.on_edit(),
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
             pending: request.pending.iter().map(|id| &id.0).collect(),
             received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
@@ -371,7 +374,8 @@ impl<'a> Modes<'a> {
     fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
         let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
         let (refresh, pending) = (self.refreshed.contains(id), self.pending.contains(id));
-        Mode { force, refresh, pending, received, wanted: self.wanted_of(id) }
+        let on_edit = self.on_edit;
+        Mode { force, on_edit, refresh, pending, received, wanted: self.wanted_of(id) }
     }
 
     fn wanted_of(&self, id: &BString) -> &[BString] {

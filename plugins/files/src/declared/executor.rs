@@ -4,7 +4,7 @@ mod with_access;
 
 use super::access::{self, Accesses};
 use super::entity::DeclaredFile;
-use super::inspection::Inspection;
+use super::inspection::{Inspection, can_be_kept};
 use super::wanted::DeclaredError;
 use crate::declared::definition::FileDefinition;
 use crate::declared::inspection::{Scrubbing, own_path};
@@ -12,7 +12,7 @@ use crate::declared::{self, preview};
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, edited};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
@@ -40,8 +40,8 @@ struct Consequences {
 enum Effect {
     /// The state of the entity does not change.
     None,
-    /// The entity is provisioned; contains the message.
-    Made(String),
+    /// The entity is provisioned; contains the messages.
+    Made(Vec<String>),
     /// The original state of the path is restored.
     Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_anything_found: bool },
 }
@@ -164,7 +164,7 @@ impl<'a> Executor<'a> {
     ) -> Result<Applied, DeclaredError> {
         let (shown, path, base, before, is_anything_found) = match effect {
             Effect::None => return Ok(Applied::Unchanged),
-            Effect::Made(message) => return Ok(Applied::Changed(vec![message])),
+            Effect::Made(messages) => return Ok(Applied::Changed(messages)),
             Effect::Scrubbed { shown, path, base, before, is_anything_found } => {
                 (shown, path, base, before, is_anything_found)
             }
@@ -238,7 +238,9 @@ impl Executor<'_> {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
                 return Ok(Prepared::Ended(Applied::Unchanged));
             }
-            Decision::NeedsForce if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite))),
+            Decision::NeedsForce if !mode.force && !can_be_kept(&wanted, mode) => {
+                return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
+            }
             Decision::Nothing | Decision::Change | Decision::NeedsForce => {}
         }
         if !has_begun {
@@ -276,13 +278,22 @@ impl Executor<'_> {
             let before = || preview::live(&subject.path, &current, inspection);
             inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
-        let message = format!("{} {}", declared::change(&current, &desired).1, inspection.shown(&entity.path));
+        let mut messages = Vec::new();
+        if decision == Decision::NeedsForce && mode.keeps_edited() {
+            let (place, sensitive) = (tracker.place(&subject.path), definition.sensitive || was_sensitive);
+            let kept = inspection.host.keep_edited(entity.id(), &subject.path, &place, sensitive);
+            if kept.map_err(of_change)? != current {
+                return Err(DeclaredError::Meanwhile);
+            }
+            messages.push(edited::kept(&inspection.host.below_root(&entity.path)));
+        }
+        messages.push(format!("{} {}", declared::change(&current, &desired).1, inspection.shown(&entity.path)));
         let paths = wanted.states.into_iter().map(|(path, state)| {
             let found = found.clone().filter(|_| path == subject.path);
             path_change(definition, &path, state, found)
         });
         let change = EntityChange::make(remembered, paths.collect(), wanted.bytes.into_iter().collect());
-        let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::Made(message) };
+        let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::Made(messages) };
         Ok(Prepared::Change(Box::new(change), consequences))
     }
 

@@ -6,7 +6,9 @@ use super::wanted::{self, DeclaredError, Wanted};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
-use holo_plugin::{Entity, FilePair, ForceTo, Host, Output, Preview, Shown, Validation, ValidationError, Verdict};
+use holo_plugin::{
+    Entity, FilePair, ForceTo, Host, Mode, Output, Preview, Shown, Validation, ValidationError, Verdict, edited,
+};
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -39,6 +41,12 @@ pub(super) struct Scrubbing {
     pub(super) found: Found,
     /// True if manual changes would be lost.
     pub(super) needs_force: bool,
+}
+
+/// Returns true if the edited version of a path is kept and overwritten. A directory that is removed with its contents may
+/// contain any number of edited files.
+pub(super) fn can_be_kept(wanted: &Wanted, mode: Mode<'_>) -> bool {
+    mode.keeps_edited() && wanted.states.len() == 1
 }
 
 impl<'a> Inspection<'a> {
@@ -120,7 +128,12 @@ impl<'a> Inspection<'a> {
         Ok(leftovers)
     }
 
-    pub(super) fn check(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Result<Verdict, DeclaredError> {
+    pub(super) fn check(
+        &self,
+        entity: &DeclaredFile,
+        mode: Mode<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Verdict, DeclaredError> {
         let shown = self.shown(&entity.path);
         let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
         if entity.overlay.is_some() {
@@ -131,16 +144,18 @@ impl<'a> Inspection<'a> {
         let leftovers = self.leftovers(&subject, false)?;
         let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
         let desired = wanted.desired();
+        let is_kept = decision == Decision::NeedsForce && can_be_kept(&wanted, mode);
         Ok(match decision {
             Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
-            Decision::NeedsForce => Verdict::NeedsForce(ForceTo::Overwrite),
-            Decision::Change => {
+            Decision::NeedsForce if !is_kept => Verdict::NeedsForce(ForceTo::Overwrite),
+            Decision::Change | Decision::NeedsForce => {
                 if let Some(bytes) = &wanted.bytes {
                     self.validate(entity, definition, bytes, output)?;
                 }
+                let kept = is_kept.then(|| edited::would_keep(&self.host.below_root(&entity.path)));
                 let change = format!("would {} {shown}", super::change(&current, &desired).0);
-                Verdict::WouldChange(restored.chain([change]).collect())
+                Verdict::WouldChange(restored.chain(kept).chain([change]).collect())
             }
         })
     }

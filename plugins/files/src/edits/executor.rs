@@ -1,15 +1,19 @@
 //! Applies edits. All edits of one file in a set are applied together: the file is read once, and replaced once. The new content is on disk
 //! before it replaces the file in one step, with the same owner and mode.
 
-use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, validation, would_leave};
+use super::inspection::{
+    CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, overwrites, validation, would_leave,
+};
 use super::ledger::{Draft, Ledger};
 use super::record::{MadeEdit, Subject, Version};
 use super::{EditDefinition, EditEntity, outcome};
 use crate::overlay::BufferedOutput;
 use holo_change::snapshot::Snapshot;
-use holo_change::{Durability, Tree};
-use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown, Validation};
+use holo_change::tracked::{Digest, Unmanaged};
+use holo_change::{Durability, PathError, Tree};
+use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown, Validation, edited};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -78,6 +82,13 @@ struct Wanted<'e> {
     sensitive: bool,
     /// The programs that must accept the content.
     validations: BTreeMap<&'e [String], Validation<'e>>,
+    /// The first edit whose lines were changed manually, and are overwritten. The file is kept before.
+    overwrites: Option<&'e str>,
+}
+
+/// Returns true if manual changes of the lines of an edit are overwritten, and the file is kept before.
+fn may_overwrite(task: Task, job: Job<'_, EditEntity>) -> bool {
+    task == Task::Apply && overwrites(job.entity, job.mode)
 }
 
 impl<'a> Executor<'a> {
@@ -181,6 +192,7 @@ impl<'a> Executor<'a> {
         let mut exists = subject.found.is_some();
         let (mut in_place, mut sensitive) = (false, false);
         let mut validations = BTreeMap::new();
+        let mut overwrites = None;
         let mut ended: Vec<Ended<'_>> = Vec::with_capacity(group.len());
         for &(index, job) in group {
             let entity = job.entity;
@@ -190,7 +202,7 @@ impl<'a> Executor<'a> {
                 Task::Leave => Ok(Some(outcome::take_back(&mut draft, &entity.id))),
             };
             let end = match outcome {
-                Ok(Some(outcome)) if outcome.needs_force && !job.mode.force => {
+                Ok(Some(outcome)) if outcome.needs_force && !job.mode.force && !may_overwrite(task, job) => {
                     draft.roll_back();
                     Err(FileError::Changed)
                 }
@@ -204,7 +216,14 @@ impl<'a> Executor<'a> {
                     if let Some(validation) = validation(entity).filter(|_| outcome.changes) {
                         validations.insert(validation.command.words(), validation);
                     }
-                    let applied = self.applied(entity, path, outcome.changes, exists);
+                    let mut applied = self.applied(entity, path, outcome.changes, exists);
+                    if let Applied::Changed(changes) = &mut applied
+                        && outcome.needs_force
+                        && may_overwrite(task, job)
+                    {
+                        overwrites.get_or_insert(entity.id());
+                        changes.insert(0, edited::kept(&self.inspection.host.below_root(path)));
+                    }
                     exists |= outcome.changes;
                     Ok(applied)
                 }
@@ -226,7 +245,7 @@ impl<'a> Executor<'a> {
         answers.flush();
         let ledger = Ledger::from(&draft);
         let version = Version::new(subject.record.now.created, made, &ledger);
-        let wanted = Wanted { ledger, version, in_place, sensitive, validations };
+        let wanted = Wanted { ledger, version, in_place, sensitive, validations, overwrites };
         // The output of programs belongs to the first edit that makes a change.
         let mut said = BufferedOutput::default();
         let replaced = self.put(&subject, wanted, &mut Output::new(&mut said));
@@ -295,6 +314,15 @@ impl<'a> Executor<'a> {
         }
         if !wanted.sensitive {
             self.keep_replaced(subject, output);
+        }
+        if let (Some(id), Some(found)) = (wanted.overwrites, &subject.found) {
+            let kept = self.inspection.host.keep_edited(id, &subject.path, &subject.place, wanted.sensitive);
+            match kept {
+                Ok(kept) if kept.content() == Some(&Digest::of_bytes(&found.content)) => {}
+                Ok(_) | Err(Unmanaged::Meanwhile(_)) => return Ok(Replaced::Meanwhile),
+                Err(Unmanaged::Path(error)) => return Err(error.into()),
+                Err(error) => return Err(PathError::new("keep", subject.place.shown(), io::Error::other(error)).into()),
+            }
         }
         record.intend(&subject.ledger, wanted.version.clone());
         records.keep(&record)?;

@@ -10,7 +10,8 @@ use holo_change::snapshot::Snapshot;
 use holo_change::{Links, PathError, Stamp, Tree};
 use holo_plugin::origins::Traced;
 use holo_plugin::{
-    FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError, Verdict,
+    FilePair, ForceTo, Host, Job, Mode, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError,
+    Verdict, edited,
 };
 use std::collections::HashMap;
 use std::io;
@@ -123,7 +124,7 @@ impl<'a> Inspection<'a> {
     fn verdict(
         &self,
         file: &mut EditedFile,
-        entity: &EditEntity,
+        Job { entity, mode }: Job<'_, EditEntity>,
         is_only: bool,
         output: &mut Output<'_>,
     ) -> Result<Verdict, FileError> {
@@ -138,9 +139,10 @@ impl<'a> Inspection<'a> {
             let ensures_absence = entity.definition.as_ref().is_some_and(super::EditDefinition::is_absence);
             return if ensures_absence { Ok(Verdict::InDesiredState) } else { Err(FileError::Missing(shown)) };
         };
-        if outcome.needs_force {
+        if outcome.needs_force && !overwrites(entity, mode) {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
+        let kept = outcome.needs_force.then(|| edited::would_keep(&self.host.below_root(&path)));
         if !outcome.changes && !moves {
             return Ok(if entity.definition.is_none() {
                 Verdict::WouldChange(vec![format!("would forget {}", entity.id)])
@@ -156,7 +158,7 @@ impl<'a> Inspection<'a> {
             Some(_) if is_missing => "make",
             Some(_) => "edit",
         };
-        Ok(Verdict::WouldChange(vec![format!("would {word} {shown}")]))
+        Ok(Verdict::WouldChange(kept.into_iter().chain([format!("would {word} {shown}")]).collect()))
     }
 
     /// Applies an edit to the draft of a file, after taking back orphans. The caller must roll back the returned draft.
@@ -243,6 +245,12 @@ impl<'a> Inspection<'a> {
     }
 }
 
+/// Returns true if an apply overwrites manual changes of the edit's lines, and keeps the edited file. What an orphan leaves
+/// is refused.
+pub(super) fn overwrites(entity: &EditEntity, mode: Mode<'_>) -> bool {
+    mode.keeps_edited() && entity.definition.is_some()
+}
+
 /// Passes the file of an edit to a function. The file is not read again if it was the last one, and has not changed.
 pub(super) fn look<R>(
     entity: &EditEntity,
@@ -292,32 +300,33 @@ impl Checked {
 }
 
 /// Checks edits. Each file is read once.
-pub(crate) fn check(host: &Host, entities: &[&EditEntity]) -> Vec<Checked> {
+pub(crate) fn check(host: &Host, set: &[Job<'_, EditEntity>]) -> Vec<Checked> {
     let inspection = match Inspection::open(host).map_err(Rc::new) {
         Ok(inspection) => inspection,
         Err(error) => {
             let failed = || Checked { verdict: Err(Rc::clone(&error)), said: BufferedOutput::default() };
-            return entities.iter().map(|_| failed()).collect();
+            return set.iter().map(|_| failed()).collect();
         }
     };
     let mut files: HashMap<PathBuf, Result<EditedFile, Rc<FileError>>> = HashMap::new();
     let mut paths = CanonicalFiles::default();
     let mut counts: HashMap<&Path, usize> = HashMap::new();
-    entities.iter().for_each(|entity| *counts.entry(entity.path()).or_default() += 1);
-    let mut check = |entity: &EditEntity, output: &mut Output<'_>| {
+    set.iter().for_each(|job| *counts.entry(job.entity.path()).or_default() += 1);
+    let mut check = |job: &Job<'_, EditEntity>, output: &mut Output<'_>| {
+        let entity = job.entity;
         let path = paths.of(&entity.path, &inspection).map_err(FileError::from)?;
         let file = files
             .entry(path)
             .or_insert_with_key(|path| inspection.look_at(path).map(EditedFile::from).map_err(Rc::new));
         let is_only = counts.get(entity.path()) == Some(&1);
-        Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, entity, is_only, output)?)
+        Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, *job, is_only, output)?)
     };
-    let checked = |entity: &&EditEntity| {
+    let checked = |job: &Job<'_, EditEntity>| {
         let mut said = BufferedOutput::default();
-        let verdict = check(entity, &mut Output::new(&mut said));
+        let verdict = check(job, &mut Output::new(&mut said));
         Checked { verdict, said }
     };
-    entities.iter().map(checked).collect()
+    set.iter().map(checked).collect()
 }
 
 /// A cache of paths without symlinks.

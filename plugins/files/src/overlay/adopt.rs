@@ -72,7 +72,9 @@ impl Target<'_> {
         let is_local_plain = |resource: &&Resource| {
             resource.kind == Kind::Plain && self.is_local(resource) && resource.path.starts_with(LOCAL)
         };
-        let text = read(&current)?;
+        let resolved = resolved.map(|path| fs::read(path).map_err(|error| PathError::new("open", path, error)));
+        let resolved = resolved.transpose()?;
+        let text = if resolved.is_some() { resolved.clone() } else { read(&current)? };
         let is_empty = text.as_ref().is_some_and(Vec::is_empty);
         if others.resources.last().filter(is_local_plain).is_some() && !is_empty {
             return self.write_plain(&current, text.as_deref());
@@ -81,8 +83,9 @@ impl Target<'_> {
         if is_binary(&text) || is_binary(&made_text) {
             return self.write_plain(&current, Some(&text));
         }
+        let is_resolved = resolved.is_some();
         let wanted = match resolved {
-            Some(path) => fs::read(path).map_err(|error| PathError::new("open", path, error))?,
+            Some(wanted) => wanted,
             None => {
                 let before = self.made_before(&base, &made_text)?;
                 let merged = merge(&before, &text, &made_text, LABELS);
@@ -92,7 +95,7 @@ impl Target<'_> {
                 merged.text
             }
         };
-        if wanted.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"<<<<<<< ")) && resolved.is_some() {
+        if wanted.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"<<<<<<< ")) && is_resolved {
             return refuse("there are conflict markers left");
         }
         self.write_patch(&current, &made_text, &wanted)

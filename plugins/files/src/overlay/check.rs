@@ -9,7 +9,7 @@ use crate::overlay::provision::{is_ours, validate};
 use crate::overlay::stock::Distribution;
 use crate::overlay::{scan, scrub};
 use holo_change::{Image, Unmanageable};
-use holo_plugin::{ForceTo, Host, Job, Output, Verdict};
+use holo_plugin::{ForceTo, Host, Job, Mode, Output, Verdict, edited};
 
 /// The result for an entity that was checked together with others, and its output.
 pub(crate) struct Checked {
@@ -40,8 +40,8 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>]) -> Vec<Option
         }
         let mut said = BufferedOutput::default();
         let is_plain = entity.is_orphan() || entity.deciding_resources().is_some();
-        let check =
-            |said: &mut BufferedOutput| check_in(entity, (layout, &context.distribution), &mut Output::new(said));
+        let beside = (layout, &context.distribution);
+        let check = |said: &mut BufferedOutput| check_in(entity, job.mode, beside, &mut Output::new(said));
         is_plain.then(|| check(&mut said)).map(|verdict| Checked { verdict, said })
     })
 }
@@ -49,16 +49,16 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>]) -> Vec<Option
 type FileJob<'a, 'e> = &'a Job<'e, FileEntity>;
 
 /// Checks one entity. Prints errors.
-pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
+pub(crate) fn check(entity: &FileEntity, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
     let distribution = Distribution::of(host.system().os_release());
     match Layout::open(host) {
-        Ok(layout) => check_in(entity, (&layout, &distribution), output),
+        Ok(layout) => check_in(entity, mode, (&layout, &distribution), output),
         Err(error) => failed(error.into(), output),
     }
 }
 
-fn check_in(entity: &FileEntity, beside: (&Layout, &Distribution), output: &mut Output<'_>) -> Verdict {
-    try_check(entity, beside, output).unwrap_or_else(|error| failed(error, output))
+fn check_in(entity: &FileEntity, mode: Mode<'_>, beside: (&Layout, &Distribution), output: &mut Output<'_>) -> Verdict {
+    try_check(entity, mode, beside, output).unwrap_or_else(|error| failed(error, output))
 }
 
 pub(crate) fn failed(EvaluationError(reason): EvaluationError, output: &mut Output<'_>) -> Verdict {
@@ -68,6 +68,7 @@ pub(crate) fn failed(EvaluationError(reason): EvaluationError, output: &mut Outp
 
 fn try_check(
     entity: &FileEntity,
+    mode: Mode<'_>,
     (layout, distribution): (&Layout, &Distribution),
     output: &mut Output<'_>,
 ) -> Result<Verdict, EvaluationError> {
@@ -120,7 +121,10 @@ fn try_check(
     }
     if !is_desired {
         if !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {
-            return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+            if !mode.overwrites() {
+                return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+            }
+            changes.push(edited::would_keep(&entity.shown_target()));
         }
         validated?;
         changes.push(format!("would write {shown}"));

@@ -5,8 +5,9 @@ use crate::overlay::entity::{FileEntity, Kind};
 use crate::overlay::layout::{EvaluationError, Layout, read};
 use crate::overlay::stock::{Distribution, Stock};
 use crate::overlay::{desired, scan};
+use holo_change::tracked::Unmanaged;
 use holo_change::{Image, PathHandle, Stamp, Unmanageable};
-use holo_plugin::{Applied, ForceTo, Mode, Output, Silence, Validation, ValidationError};
+use holo_plugin::{Applied, ForceTo, Mode, Output, Silence, Validation, ValidationError, edited};
 
 /// Returns true if the entity certainly needs no change. Neither changes nor prints anything. All other cases, including errors, are left to
 /// [`prepare`].
@@ -144,13 +145,22 @@ fn try_prepare(
     };
     let is_recorded = equals(provisioned.as_ref(), &desired)?;
     let is_desired = equals(current.as_ref(), &desired)?;
+    let mut changes = Vec::new();
     if let Some(current) = &current
         && !mode.force
         && !is_desired
         && !is_ours(current, provisioned.as_ref(), &base)?
         && !desired::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
     {
-        return Ok(Applied::NeedsForce(ForceTo::Overwrite));
+        if !mode.keeps_edited() {
+            return Ok(Applied::NeedsForce(ForceTo::Overwrite));
+        }
+        // If the target is saved again from now on, it differs from the stamp, and is not replaced.
+        match entity.host().keep_edited(entity.id(), &entity.path, &target, entity.is_sensitive()) {
+            Err(Unmanaged::Meanwhile(_)) => return Ok(Applied::NeedsForce(ForceTo::Overwrite)),
+            kept => kept.map_err(|error| EvaluationError(format!("skipping target: {error}")))?,
+        };
+        changes.push(edited::kept(&entity.shown_target()));
     }
     if is_desired && is_recorded {
         return Ok(Applied::Unchanged);
@@ -171,7 +181,8 @@ fn try_prepare(
             output,
         );
     }
-    Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
+    changes.push(format!("wrote {}", entity.shown_target().display()));
+    Ok(Applied::ChangedQuietly(changes))
 }
 
 /// Runs the validation program on the desired content.

@@ -8,7 +8,7 @@ use crate::providers::PackageProvider;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};
-use holo_plugin::{Applied, ForceTo, Host, Job, MAX_REPLACED, Output, SetAnswers, Shown};
+use holo_plugin::{Applied, ForceTo, Host, Job, MAX_REPLACED, Mode, Output, SetAnswers, Shown, edited};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ fn apply_files<'a>(
         return Ok(Files::Ended(Applied::Unchanged));
     }
     let plan = inspection.plan(entity, record)?;
-    if plan.needs_force && !job.mode.force {
+    if plan.is_refused(job.mode) {
         return Ok(Files::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
     }
     let is_due = plan.remembered.base.is_index_due && entity.definition.is_some();
@@ -114,9 +114,11 @@ fn apply_files<'a>(
         return Ok(Files::Ended(deferred));
     }
     answers.begin(index);
-    let said: Vec<String> =
-        plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path))).collect();
-    let remembered = carry_out(inspection, entity, plan, job.mode.force, &mut answers.output(index))?;
+    let kept = plan.files.iter().filter(|file| file.is_edited && job.mode.keeps_edited());
+    let kept: Vec<String> = kept.map(|file| edited::kept(&inspection.host.below_root(&file.path))).collect();
+    let changes = plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path)));
+    let said: Vec<String> = kept.into_iter().chain(changes).collect();
+    let remembered = carry_out(inspection, entity, plan, job.mode, &mut answers.output(index))?;
     if !is_changed {
         // Only a record was removed, or another entity has taken over the files.
         let applied = if entity.definition.is_none() { Applied::Changed(Vec::new()) } else { Applied::Unchanged };
@@ -130,7 +132,7 @@ fn carry_out(
     inspection: &Inspection<'_>,
     entity: &RepositoryEntity,
     plan: Plan,
-    force: bool,
+    mode: Mode<'_>,
     output: &mut Output<'_>,
 ) -> Result<Remembered<Record>, RepositoryError> {
     let is_due = plan.remembered.base.is_index_due || !plan.changes_nothing();
@@ -139,20 +141,27 @@ fn carry_out(
     let mut remembered = Remembered::new(&entity.full_report(), remembered.base);
     remembered.base.is_index_due = is_due;
     if entity.definition.is_none() {
-        tracker.scrub(&mut remembered, &if force { Found::new() } else { leftovers })?;
+        tracker.scrub(&mut remembered, &if mode.force { Found::new() } else { leftovers })?;
         return Ok(remembered);
     }
     if !leftovers.is_empty() {
         let paths: Vec<PathBuf> = leftovers.keys().cloned().collect();
-        tracker.put_back(&mut remembered, &paths, &if force { Found::new() } else { leftovers })?;
+        tracker.put_back(&mut remembered, &paths, &if mode.force { Found::new() } else { leftovers })?;
     }
     tracker.keep_many(files.iter().filter_map(|file| file.bytes.as_deref()))?;
     let mut changes = Vec::new();
     for file in files {
+        if file.is_edited && mode.keeps_edited() {
+            let place = tracker.place(&file.path);
+            let sensitive = is_secret(&file, &remembered.base);
+            if inspection.host.keep_edited(&entity.id, &file.path, &place, sensitive)? != file.current {
+                return Err(RepositoryError::Meanwhile);
+            }
+        }
         if file.current != file.desired {
             keep_replaced(inspection, &file, &remembered.base, output);
         }
-        let found = (!force).then_some(file.current);
+        let found = (!mode.force).then_some(file.current);
         let change = PathChange::new(file.path, file.desired);
         changes.push(PathChange { found, sensitive: file.sensitive, ..change });
     }
@@ -163,10 +172,14 @@ fn carry_out(
     Ok(remembered)
 }
 
+/// Returns true if the content of a file must not be displayed.
+fn is_secret(file: &PlannedFile, record: &Record) -> bool {
+    file.sensitive || record.tracks.get(&file.path).is_some_and(|track| track.sensitive)
+}
+
 /// Stores a replaced file in the history of the run, unless it is secret.
 fn keep_replaced(inspection: &Inspection<'_>, file: &PlannedFile, record: &Record, output: &mut Output<'_>) {
-    let was_secret = record.tracks.get(&file.path).is_some_and(|track| track.sensitive);
-    if file.sensitive || was_secret {
+    if is_secret(file, record) {
         return;
     }
     let before = || -> Result<Option<Shown>, RepositoryError> {

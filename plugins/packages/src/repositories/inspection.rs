@@ -8,7 +8,7 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Tracker, Unmanaged};
 use holo_plugin::system::{Root, Trust, TrustError};
-use holo_plugin::{FilePair, ForceTo, Host, Verdict};
+use holo_plugin::{FilePair, ForceTo, Host, Mode, Verdict, edited};
 use std::path::{Path, PathBuf};
 
 /// Why a repository cannot be brought into its desired state.
@@ -55,6 +55,8 @@ pub(super) struct PlannedFile {
     /// The content, or `None` if the file is to be removed.
     pub(super) bytes: Option<Vec<u8>>,
     pub(super) sensitive: bool,
+    /// True if a person has changed the file.
+    pub(super) is_edited: bool,
 }
 
 impl PlannedFile {
@@ -71,11 +73,17 @@ pub(super) struct Plan {
     pub(super) files: Vec<PlannedFile>,
     /// Former paths of the repository, whose originals are restored.
     pub(super) leftovers: Found,
-    /// True if a manual change would be lost.
-    pub(super) needs_force: bool,
+    /// True if a manual change of a former file would be lost.
+    pub(super) loses_leftover: bool,
 }
 
 impl Plan {
+    /// Returns true if the plan is not carried out in this mode, because manual changes would be lost.
+    pub(super) fn is_refused(&self, mode: Mode<'_>) -> bool {
+        let is_edited = self.files.iter().any(|file| file.is_edited);
+        !mode.force && (self.loses_leftover || (is_edited && !mode.overwrites()))
+    }
+
     /// Returns true if no file needs a change.
     pub(super) fn changes_nothing(&self) -> bool {
         self.leftovers.is_empty() && self.files.iter().all(PlannedFile::is_done)
@@ -152,15 +160,16 @@ impl<'a> Inspection<'a> {
         }
         let takes_over = self.tracker.adopt(&mut remembered, wanted.iter().map(|(path, _)| path.clone()))?;
         self.find_rival(entity, &takes_over, &wanted)?;
-        let mut plan = Plan { remembered, takes_over, files: Vec::new(), leftovers: Found::new(), needs_force: false };
+        let mut plan =
+            Plan { remembered, takes_over, files: Vec::new(), leftovers: Found::new(), loses_leftover: false };
         let tracks = &plan.remembered.base.tracks;
         for (path, file) in wanted {
             let current = self.tracker.state(&path)?;
             let desired = desired(file);
             let decision = self.tracker.decide(&path, tracks.get(&path), &current, &desired)?;
-            plan.needs_force |= decision == Decision::NeedsForce;
+            let is_edited = decision == Decision::NeedsForce;
             let bytes = file.content.clone().map(String::into_bytes);
-            plan.files.push(PlannedFile { path, current, desired, bytes, sensitive: file.sensitive });
+            plan.files.push(PlannedFile { path, current, desired, bytes, sensitive: file.sensitive, is_edited });
         }
         for (path, track) in tracks.iter().filter(|(path, _)| plan.files.iter().all(|file| file.path != *path)) {
             if self.tracker.is_overlaid(&path) {
@@ -168,7 +177,7 @@ impl<'a> Inspection<'a> {
             }
             let current = self.tracker.state_of(tracks, &path)?;
             let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
-            plan.needs_force |= decision == Decision::NeedsForce;
+            plan.loses_leftover |= decision == Decision::NeedsForce;
             plan.leftovers.insert(path, current);
         }
         Ok(plan)
@@ -216,7 +225,7 @@ impl<'a> Inspection<'a> {
         obstacle.map_or(Ok(()), |obstacle| Err(PackageError::new(obstacle).into()))
     }
 
-    pub(super) fn check(&self, entity: &RepositoryEntity) -> Result<Verdict, RepositoryError> {
+    pub(super) fn check(&self, entity: &RepositoryEntity, mode: Mode<'_>) -> Result<Verdict, RepositoryError> {
         let record = self.recall(entity)?;
         if entity.definition.is_none() && record.is_none() {
             return Ok(Verdict::InDesiredState);
@@ -225,7 +234,7 @@ impl<'a> Inspection<'a> {
             self.check_way(entity)?;
         }
         let plan = self.plan(entity, record)?;
-        if plan.needs_force {
+        if plan.is_refused(mode) {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
         let is_due = plan.remembered.base.is_index_due && entity.definition.is_some();
@@ -233,9 +242,11 @@ impl<'a> Inspection<'a> {
             let is_orphan = entity.definition.is_none();
             return Ok(if is_orphan { Verdict::WouldChange(Vec::new()) } else { Verdict::InDesiredState });
         }
+        let kept = plan.files.iter().filter(|file| file.is_edited);
+        let kept = kept.map(|file| edited::would_keep(&self.host.below_root(&file.path)));
         let changes = plan.changes().map(|(verb, path)| format!("would {} {}", verb.present(), self.shown(path)));
         let fetch = "would fetch the index of packages".to_owned();
-        Ok(Verdict::WouldChange(changes.chain([fetch]).collect()))
+        Ok(Verdict::WouldChange(kept.chain(changes).chain([fetch]).collect()))
     }
 
     /// Returns the provisioned and the current content of the first manually changed file, or `None` if that file is secret.

@@ -7,7 +7,7 @@ use crate::record::Record;
 use crate::source::Item;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Found, PathChange, State};
-use holo_plugin::{Applied, Mode, Output};
+use holo_plugin::{Applied, Mode, Output, edited};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ impl Executor<'_> {
     pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
         let plan = self.plan(work, &remembered.base, true)?;
-        if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
+        if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.overwrites()) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
@@ -32,6 +32,15 @@ impl Executor<'_> {
         let may_be_kept = |path: &Path| !sensitive.contains(path) && !is_known_sensitive(&remembered.base, path);
         let changed = changed.filter(|(path, _)| may_be_kept(path));
         crate::preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
+        let mut changes = Vec::new();
+        for path in plan.edited().filter(|_| mode.keeps_edited()) {
+            let place = self.tracker.place(path);
+            let kept = self.host.keep_edited(work.entity.id(), path, &place, !may_be_kept(path));
+            if Some(&kept.map_err(of_change)?) != plan.found.get(path) {
+                return Err(ScaffoldError::NeedsForce(format!("{} was changed meanwhile", self.shown(path))));
+            }
+            changes.push(edited::kept(&self.host.below_root(path)));
+        }
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
             output.warning(format!("{} takes over from {other}", work.entity.id()));
@@ -46,7 +55,8 @@ impl Executor<'_> {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
             return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));
         }
-        Ok(Applied::Changed(plan.shown(self.host, Change::done)))
+        changes.extend(plan.shown(self.host, Change::done));
+        Ok(Applied::Changed(changes))
     }
 
     /// Runs the validation programs for all files that would be written, before the first file is written.
