@@ -66,13 +66,22 @@ impl Random {
 /// # Panics
 /// If a case panics, with its seed. Cases that are already running are finished, but no further ones are started.
 #[track_caller]
-#[expect(clippy::panic, reason = "a test fails so")]
 pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
+    cases_of(CASES, usual, case);
+}
+
+/// The same for a test of its own: its variable sets the number of cases.
+///
+/// # Panics
+/// If a case panics, with its seed.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails so")]
+pub fn cases_of(variable: &str, usual: u64, case: impl Fn(&mut Random) + Sync) {
     if let Some(seed) = given(SEED) {
         case(&mut Random::new(seed));
         return;
     }
-    let count = given(CASES).unwrap_or(usual);
+    let count = given(variable).unwrap_or(usual);
     let (next, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures = Mutex::new(Vec::new());
     let work = || {
