@@ -15,7 +15,8 @@
 //! An orphan is *late* if a living entity takes over from it because it now owns what the orphan owned, or if the
 //! orphan follows a late one. A late orphan waits for the entities that take over, and no living entity waits for it:
 //! such edges are dropped. So the order has three layers without cycles between them: the other orphans, the living
-//! entities, and the late orphans.
+//! entities, and the late orphans. Only an entity that edits what a late orphan restores waits for it nevertheless, if
+//! the orphan does not wait for that entity.
 //!
 //! Ordering and refreshes take effect only if both entities exist, so a reference to a missing entity is not an error:
 //! it may be absent from this machine on purpose. But a typo would otherwise go unnoticed.
@@ -62,6 +63,8 @@ pub struct Plan {
     conflicts_of: HashMap<EntityIndex, Vec<usize>>,
     /// For each orphan that has any, the living entities that take over from it.
     successors: HashMap<EntityIndex, Vec<EntityIndex>>,
+    /// For each entity that has any, the orphans that restore what it edits.
+    restored_by: HashMap<EntityIndex, Vec<EntityIndex>>,
 }
 
 /// An ordering constraint between two entities.
@@ -94,7 +97,8 @@ pub enum EdgeKind {
     After,
     /// `BEFORE`.
     Before,
-    /// `OWNS`, with the index of the asset among those of the orphan that the other entity takes over.
+    /// `OWNS`, with the index of the asset among those of the waiting entity: an orphan whose asset the other entity takes over, or an
+    /// entity that edits what the other one, an orphan, restores.
     Owns(usize),
 }
 
@@ -139,7 +143,7 @@ impl Plan {
         let mut ids = Groups::with_capacity(nodes.len());
         let namesakes: PerEntity<EntityIndex> =
             nodes.entries().map(|(entity, node)| ids.add(node.id, entity)).collect();
-        let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);
+        let Ownership { conflicts, successions, restorations } = Ownership::new(nodes, &namesakes);
         let Declared { edges, requirements, receptions } = edges::collect(nodes, &ids);
         let wanted = wanted(&receptions);
         let mut successors: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
@@ -147,6 +151,7 @@ impl Plan {
             successors.entry(*orphan).or_default().push(*successor);
         }
         let edges = edges::succeed(nodes, &successions, edges);
+        let (edges, restored_by) = edges::restore(nodes, &restorations, edges);
         let (order, waits) = sort::sort(nodes, Waits::new(nodes.len(), edges), is_needed)?;
         let refreshes = refreshes(nodes.len(), waits.edges());
         let plugins = nodes.iter().map(|node| node.plugin).collect();
@@ -163,6 +168,7 @@ impl Plan {
             conflicts,
             conflicts_of,
             successors,
+            restored_by,
         })
     }
 
@@ -252,6 +258,12 @@ impl Plan {
     #[must_use]
     pub fn successors(&self, orphan: EntityIndex) -> &[EntityIndex] {
         self.successors.get(&orphan).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the orphans that restore what this entity edits. It must be applied only if they succeeded.
+    #[must_use]
+    pub fn restored_by(&self, entity: EntityIndex) -> &[EntityIndex] {
+        self.restored_by.get(&entity).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns all edges, sorted by the waiting entity. There may be several between the same two entities.

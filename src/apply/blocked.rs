@@ -3,7 +3,7 @@
 use super::Walk;
 use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
-use crate::plan::{Reception, Requirement};
+use crate::plan::{Reception, Requirement, ownership};
 use crate::plugin::Task;
 use crate::report::End;
 use bstr::{BString, ByteSlice};
@@ -31,6 +31,7 @@ impl Walk<'_> {
     /// Returns the reason for not working on an entity, if there is one.
     pub(super) fn blocked(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
         let by_others = self.by_conflict(entity).or_else(|| self.by_successor(entity));
+        let by_others = by_others.or_else(|| self.by_orphan(entity)).or_else(|| self.by_tree(entity));
         if by_others.is_some() {
             return Ok(by_others);
         }
@@ -63,6 +64,44 @@ impl Walk<'_> {
             let waits = end == End::Pending && self.hold(successor).is_some();
             Some(Blocked { waits, ..Blocked::new(end, takes_over + state) })
         })
+    }
+
+    /// Blocks an entity until orphans have restored what it edits.
+    fn by_orphan(&self, entity: EntityIndex) -> Option<Blocked> {
+        self.plan.restored_by(entity).iter().find_map(|&orphan| {
+            let restores = format!("edits what {} restores", self.entities[orphan].id());
+            let (end, state) = match self.ends[orphan].filter(|_| self.selected.contains(orphan)) {
+                Some(End::Unchanged | End::Changed) => return None,
+                Some(End::Pending) if self.task == Task::Check => return None,
+                Some(End::Pending) => (End::Pending, ""),
+                Some(End::ConditionNotMet) => (End::ConditionNotMet, ", and is left out"),
+                None => (End::ConditionNotMet, ", and is not selected"),
+                Some(End::Refused) => (End::DependencyFailed, ", which needs --force"),
+                Some(End::DependencyFailed) => (End::DependencyFailed, ", which was skipped"),
+                Some(End::Failed) => (End::DependencyFailed, ", which failed"),
+            };
+            let waits = end == End::Pending && self.hold(orphan).is_some();
+            Some(Blocked { waits, ..Blocked::new(end, restores + state) })
+        })
+    }
+
+    /// Leaves the effect on an entity open in a check if it changes a file that others make, in a tree that would be changed first.
+    fn by_tree(&self, entity: EntityIndex) -> Option<Blocked> {
+        let before = || self.plan.waits_for(entity).filter(|&before| self.ends[before] == Some(End::Pending));
+        if self.task != Task::Check || before().next().is_none() {
+            return None;
+        }
+        let edges = self.entities[entity].edges();
+        let is_in_tree = |tree: EntityIndex| {
+            let trees = self.entities[tree].edges();
+            edges.provides.iter().any(|asset| {
+                let is_owned = edges.owns.iter().any(|own| own.kind == "path");
+                !is_owned && trees.owns.iter().any(|tree| ownership::is_tree_around(tree, asset))
+            })
+        };
+        let tree = before().find(|&tree| is_in_tree(tree))?;
+        let reason = format!("is in the tree of {}, which comes first, and would be changed", self.entities[tree].id());
+        Some(Blocked { is_unknown: true, ..Blocked::new(End::Pending, reason) })
     }
 
     fn by_requirement(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {

@@ -139,7 +139,9 @@ pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
         Kept::Part { file, start, length } => load_part(file, *start, *length)?,
         Kept::File(file) => load_small(file, &base)?,
     };
-    let to = load_small(&path, &base)?;
+    // A file that was replaced by a directory is gone.
+    let is_directory = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+    let to = if is_directory { Content::Missing } else { load_small(&path, &base)? };
     let file = File { name: below(&path, &base), from, to: to.clone(), path: None, modes: Modes::Git };
     file.difference(&to, "")
 }

@@ -169,7 +169,8 @@ impl<'a> Recorder<'a> {
                 self.counts.count(result);
                 if result != RunResult::Unchanged || !self.draft.refreshed_by.is_empty() {
                     let mut draft = std::mem::take(&mut self.draft);
-                    if result == RunResult::Changed {
+                    // What has failed may have changed files before.
+                    if matches!(result, RunResult::Changed | RunResult::Failed) {
                         draft.compare(&self.root);
                     }
                     let record = draft.finish(&self.began.run, entity, result, *duration);

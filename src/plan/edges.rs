@@ -1,14 +1,14 @@
 //! Converts declarations of entities to edges, and indexes edges by their entities.
 
 use super::assets::{Groups, Providers};
-use super::ownership::Succession;
+use super::ownership::{Restoration, Succession};
 use super::{Edge, EdgeKind, Reception, Requirement};
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, Node, PerEntity, Table};
 use bstr::{BStr, ByteSlice};
 use holo_protocol::Edges;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::ops::Range;
 
@@ -144,6 +144,38 @@ pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], e
         reversed: false,
     }));
     edges
+}
+
+/// Makes each entity wait for the orphans that restore what it edits, except where the orphan itself waits for it: by way of an entity that
+/// takes over. Returns the orphans of each such entity.
+pub(super) fn restore(
+    nodes: &PerEntity<Node<'_>>,
+    restorations: &[Restoration],
+    edges: Vec<Edge>,
+) -> (Vec<Edge>, HashMap<EntityIndex, Vec<EntityIndex>>) {
+    let mut restored_by: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
+    if restorations.is_empty() {
+        return (edges, restored_by);
+    }
+    let waits = Waits::new(nodes.len(), edges);
+    let waiting = Waiting::new(&waits);
+    let mut added: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
+    let mut more = Vec::new();
+    for &Restoration { orphan, editor, edited } in restorations {
+        let (mut seen, mut left) = (HashSet::from([editor]), vec![editor]);
+        while let Some(entity) = left.pop() {
+            let next = waiting.of(entity).iter().chain(added.get(&entity).into_iter().flatten());
+            left.extend(next.filter(|&&next| seen.insert(next)));
+        }
+        if !seen.contains(&orphan) {
+            added.entry(orphan).or_default().push(editor);
+            restored_by.entry(editor).or_default().push(orphan);
+            more.push(Edge { from: orphan, to: editor, kind: EdgeKind::Owns(edited), reversed: false });
+        }
+    }
+    let mut edges = waits.into_edges();
+    edges.extend(more);
+    (edges, restored_by)
 }
 
 /// Edges, sorted by the waiting entity and then in the order in which they were added.

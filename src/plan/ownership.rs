@@ -5,6 +5,9 @@
 //! and `path-shared` is a path, and the last two extend to everything below it. Two living trees must not overlap,
 //! unless one of them is shared. A living `path` inside another entity's living tree is left to the plugins, which know
 //! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
+//!
+//! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
+//! orphan that owns the path, or one around it, is scrubbed before.
 
 use super::assets::{Groups, parent, path_in};
 use crate::entities::Entity;
@@ -20,6 +23,7 @@ use std::ops::Bound;
 const PATH: &str = "path";
 const TREE: &str = "path-tree";
 const SHARED: &str = "path-shared";
+const EDITED: &str = "path-edited";
 
 /// The reason for which none of these entities is applied: several of them claim the same asset, or other users may
 /// modify the definitions.
@@ -53,6 +57,15 @@ pub(crate) struct Succession {
     pub(crate) owned: usize,
 }
 
+/// An orphan whose scrub restores what a living entity edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restoration {
+    pub(crate) orphan: EntityIndex,
+    pub(crate) editor: EntityIndex,
+    /// The index of the edited path among the assets that the editor owns.
+    pub(crate) edited: usize,
+}
+
 /// The conflicts and successions among all entities.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
@@ -60,6 +73,8 @@ pub(crate) struct Ownership {
     pub(crate) conflicts: Vec<Conflict>,
     /// Sorted by orphan; each pair of entities occurs once.
     pub(crate) successions: Vec<Succession>,
+    /// Each pair of entities occurs once.
+    pub(crate) restorations: Vec<Restoration>,
 }
 
 /// A kind, and a normalised value.
@@ -70,11 +85,11 @@ impl Ownership {
     pub(crate) fn new(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> Ownership {
         let mut conflicts = same_ids(nodes, namesakes);
         if nodes.iter().all(|node| node.edges.owns.is_empty()) {
-            return Ownership { conflicts, successions: Vec::new() };
+            return Ownership { conflicts, ..Ownership::default() };
         }
         let mut living = Groups::with_capacity(nodes.len());
         let mut contested = Vec::new();
-        for (entity, asset) in owned(nodes, false) {
+        for (entity, asset) in owned(nodes, false).filter(|(_, asset)| asset.kind != EDITED) {
             if living.add(key(asset), entity) != entity && asset.kind != SHARED {
                 contested.push(asset);
             }
@@ -89,7 +104,7 @@ impl Ownership {
         let paths = Paths::new(nodes);
         conflicts.extend(paths.overlapping_trees(nodes));
         conflicts.sort_by(|one, other| one.owners.cmp(&other.owners));
-        Ownership { conflicts, successions: successions(nodes, &living, &paths) }
+        Ownership { conflicts, successions: successions(nodes, &living, &paths), restorations: restorations(nodes) }
     }
 }
 
@@ -115,6 +130,12 @@ fn tree<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
 /// Returns the path of a tree, shared or not.
 fn reach<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
     tree(asset).or_else(|| path_in(asset, SHARED))
+}
+
+/// Returns true if an asset is a tree, shared or not, and another one a path in it.
+pub(crate) fn is_tree_around(asset: &Asset<&BStr>, other: &Asset<&BStr>) -> bool {
+    let Some((tree, path)) = reach(asset).zip(path(other)) else { return false };
+    ancestors(&path).any(|above| above == &*tree)
 }
 
 /// Returns the entities of different plugins that have the same ID. Orphans do not count: they are about to be removed,
@@ -224,6 +245,30 @@ fn successions(nodes: &PerEntity<Node<'_>>, living: &Groups<Key<'_>>, paths: &Pa
         }
     }
     successions
+}
+
+fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
+    let mut orphans: Option<Groups<Cow<'_, [u8]>>> = None;
+    let mut restorations = Vec::new();
+    let mut seen = HashSet::new();
+    for (editor, node) in nodes.entries().filter(|(_, node)| !node.edges.orphan) {
+        for (edited, asset) in node.edges.owns.iter().enumerate() {
+            let Some(path) = path_in(asset, EDITED) else { continue };
+            let orphans = orphans.get_or_insert_with(|| {
+                let mut orphans = Groups::with_capacity(0);
+                for (orphan, asset) in owned(nodes, true) {
+                    if let Some(own) = self::path(asset).or_else(|| reach(asset)) {
+                        orphans.add(own, orphan);
+                    }
+                }
+                orphans
+            });
+            let found = iter::once(&*path).chain(ancestors(&path)).flat_map(|above| orphans.get(above));
+            let new = found.filter(|&orphan| seen.insert((orphan, editor)));
+            restorations.extend(new.map(|orphan| Restoration { orphan, editor, edited }));
+        }
+    }
+    restorations
 }
 
 impl Conflict {

@@ -190,6 +190,20 @@ fn orphan_between_living_entities_makes_no_cycle() {
 }
 
 #[test]
+fn orphan_restores_what_is_edited() {
+    let orphan = "ENTITY: o\nORPHAN: yes\nOWNS: path-shared /a\n";
+    let edit = "ENTITY: e\nOWNS: path-edited /a/b\n";
+    check(&format!("{edit}{orphan}"), "[o] [e]");
+    check(&format!("{edit}ENTITY: o\nORPHAN: yes\nOWNS: path /a/b\n"), "[o] [e]");
+    check(&format!("{edit}ENTITY: o\nORPHAN: yes\nOWNS: path /a/c\n"), "[e] [o]");
+    // Another entity takes over a part, unless it waits for the edit: there would be a cycle.
+    check(&format!("{edit}ENTITY: s\nOWNS: path /a/c\n{orphan}"), "[s] [o] [e]");
+    check(&format!("{edit}ENTITY: s\nAFTER: e\nOWNS: path /a/c\n{orphan}"), "[e] [s] [o]");
+    let reports = parse(&format!("ENTITY: p\nOWNS: path /a/b\n{edit}ENTITY: f\nOWNS: path-edited /a/b\n"));
+    assert!(Plan::new(&nodes(&reports)).unwrap().conflicts().is_empty());
+}
+
+#[test]
 fn successor_precedes_its_orphan() {
     let orphan = "ORPHAN: yes\nOWNS: unit x\n";
     check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");

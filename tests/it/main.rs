@@ -26,6 +26,7 @@ mod hostile;
 mod inputs;
 mod journal;
 mod json;
+mod life;
 mod manual;
 mod own_resources;
 mod paths;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         ("inputs", inputs::trials()),
         ("journal", journal::trials()),
         ("json", json::trials()),
+        ("life", life::trials()),
         ("manual", manual::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),

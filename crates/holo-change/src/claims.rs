@@ -20,6 +20,7 @@ use std::sync::Arc;
 const CLAIMS: &str = "claims.json";
 const HOLDERS: &str = "holders.json";
 const LAYERS: &str = "layers.json";
+const LEAVING: &str = "leaving.json";
 
 /// The claim of a defined entity to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +124,46 @@ pub fn layers(locations: &Locations) -> Layers {
     cache_folders(locations).iter().flat_map(|folder| layers_in(folder)).collect()
 }
 
+/// Writes the paths whose overlays are about to be removed to the plugin's cache directory. If `adds`, those already written are kept.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn publish_leaving(locations: &Locations, mut leaving: BTreeSet<PathBuf>, adds: bool) -> Result<()> {
+    if adds {
+        leaving.extend(leaving_in(locations.cache_dir()));
+    }
+    let place = Tree::open(locations.cache_dir())?.place(Path::new(LEAVING));
+    if leaving.is_empty() {
+        return place.remove();
+    }
+    let written: Vec<Text> = leaving.iter().map(|path| Text(path_bytes(path))).collect();
+    place.replace(&serde_json::to_vec(&written).unwrap_or_default(), 0o600, OnDisk::Nothing)
+}
+
+fn leaving_in(cache: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let leaving: Vec<Text> = read(&cache.join(LEAVING)).unwrap_or_default();
+    leaving.into_iter().map(|path| path.0.to_path_lossy().into_owned())
+}
+
+/// The overlays that the files plugin adds and removes before other plugins are applied.
+#[derive(Debug)]
+pub(crate) struct OverlayChanges {
+    pub(crate) coming: BTreeSet<PathBuf>,
+    pub(crate) leaving: BTreeSet<PathBuf>,
+}
+
+impl OverlayChanges {
+    /// Reads what plugins have published.
+    pub(crate) fn read(locations: &Locations) -> OverlayChanges {
+        let coming = layers(locations).into_iter().filter(|(_, edit)| edit.is_none()).map(|(path, _)| path);
+        let leaving = cache_folders(locations);
+        OverlayChanges {
+            coming: coming.collect(),
+            leaving: leaving.iter().flat_map(|folder| leaving_in(folder)).collect(),
+        }
+    }
+}
+
 fn layers_in(cache: &Path) -> impl Iterator<Item = (PathBuf, Option<String>)> + use<> {
     let layers: Vec<(Text, Option<String>)> = read(&cache.join(LAYERS)).unwrap_or_default();
     layers.into_iter().map(|(path, edit)| (path.0.to_path_lossy().into_owned(), edit))
@@ -170,6 +211,22 @@ impl Claims {
     #[must_use]
     pub fn above(&self, path: &Path) -> Option<&Claim> {
         path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
+    }
+
+    /// Returns true if an entity creates a directory at a path: as its own one, or on the way to its path.
+    #[must_use]
+    pub fn make_directory(&self, path: &Path) -> bool {
+        let makes = |claim: &Claim| match claim.path() {
+            own if own == path => claim.is_directory || claim.is_tree,
+            own => own.starts_with(path),
+        };
+        self.by_id.values().flatten().any(makes)
+    }
+
+    /// Returns true if a path is in the tree of an entity, which may create it.
+    #[must_use]
+    pub fn have_tree_around(&self, path: &Path) -> bool {
+        self.by_id.values().flatten().any(|claim| claim.is_tree && claim.covers(path))
     }
 
     /// Returns the claimed single paths.

@@ -122,6 +122,12 @@ impl Tracker {
         Tracker { threads, ..self }
     }
 
+    /// Makes a tracker for a check, which knows the overlays that the same run adds and removes.
+    #[must_use]
+    pub fn foreseeing(self) -> Tracker {
+        Tracker { overlays: self.overlays.foreseen(&self.locations), ..self }
+    }
+
     /// Returns the records of a plugin's entities.
     #[must_use]
     pub fn records(locations: &Locations) -> BaseStore {

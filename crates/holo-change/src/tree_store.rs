@@ -93,6 +93,12 @@ impl TreeStore {
         })
     }
 
+    /// Makes a store for a check, which knows the overlays that the same run adds and removes.
+    #[must_use]
+    pub fn foreseeing(self) -> TreeStore {
+        TreeStore { overlays: self.overlays.foreseen(&self.locations), ..self }
+    }
+
     /// Returns the root of all paths.
     #[must_use]
     pub fn root(&self) -> &Arc<Tree> {
@@ -295,7 +301,8 @@ impl OwnedTree {
         for (path, states) in &manifest.entries {
             if !manifest.unfinished && manifest.waiting.contains(path) {
                 // The overlay that has prevented its removal may be gone.
-                drift.is_missing |= !self.location.is_overlaid(path);
+                let mut waiting = manifest.waiting.iter().filter(|waits| waits.starts_with(path));
+                drift.is_missing |= !waiting.any(|waits| self.location.is_overlaid(waits));
                 continue;
             }
             match &self.location.directory {
@@ -333,11 +340,12 @@ impl OwnedTree {
     ///
     /// # Errors
     /// If a path cannot be read, or a base could not be restored.
-    pub fn losses_of_removal(
+    pub fn losses(
         &self,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PathBuf>, TreeError> {
-        Ok(Plan::new(&self.location, self.manifest.as_ref(), &BTreeMap::new(), owners, claims)?.losses)
+        Ok(Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, claims)?.losses)
     }
 }

@@ -1,7 +1,8 @@
 //! Files in the cache directory that show the current state of an entity, and the result of applying it.
 
 use crate::{FilePair, Host};
-use holo_change::hex;
+use bstr::ByteSlice;
+use holo_change::{Kind, PathError, PathHandle, hex};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -91,6 +92,19 @@ impl Preview {
 }
 
 impl Shown {
+    /// Returns the file or symlink at a path; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn found(place: &PathHandle) -> Result<Option<Shown>, PathError> {
+        let Some(stat) = place.stat()? else { return Ok(None) };
+        Ok(match stat.kind {
+            Kind::File => place.read_if_file()?.map(|content| Shown::File { content, mode: stat.mode }),
+            Kind::Symlink => Some(Shown::Symlink(place.read_link()?.to_path_lossy().into_owned())),
+            Kind::Directory | Kind::Other => None,
+        })
+    }
+
     /// Creates the object at a path in the cache.
     ///
     /// # Errors

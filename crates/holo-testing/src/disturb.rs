@@ -56,7 +56,8 @@ pub enum Disturbance<'a> {
 const WORDS: &str = "plugin/words";
 const LOG: &str = "tmp/strace";
 
-/// Configures a single plugin of this workspace so that it can be [disturbed](at), or run [through] another program.
+/// Configures a plugin of this workspace so that it can be [disturbed](at), or run [through] another program. Several
+/// plugins are disturbed at the same time.
 #[must_use]
 #[track_caller]
 pub fn configure(root: ScratchRoot, plugin: &str) -> ScratchRoot {
@@ -66,9 +67,10 @@ pub fn configure(root: ScratchRoot, plugin: &str) -> ScratchRoot {
          IFS='\n'\n    exec $(cat \"$words\") '{program}' \"$@\"\nfi\nexec '{program}' \"$@\"\n",
         program = program.display()
     );
+    let others = if root.exists("etc/holorc") { root.read("etc/holorc").to_string() } else { String::new() };
     root.binary(binaries::built("holo"))
         .script(format!("plugin/holo-{plugin}"), wrapper)
-        .holorc(format!("plugin {plugin}=plugin/holo-{plugin}\n"))
+        .holorc(format!("{others}plugin {plugin}=plugin/holo-{plugin}\n"))
         .dir(format!("usr/share/holo/{plugin}"))
 }
 

@@ -67,7 +67,16 @@ impl Random {
 /// If a case panics, with its seed. Cases that are already running are finished, but no further ones are started.
 #[track_caller]
 pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
-    run(usual, 1, case);
+    run(CASES, usual, 1, case);
+}
+
+/// The same for a test of its own: its variable sets the number of cases.
+///
+/// # Panics
+/// If a case panics, with its seed.
+#[track_caller]
+pub fn cases_of(variable: &str, usual: u64, case: impl Fn(&mut Random) + Sync) {
+    run(variable, usual, 1, case);
 }
 
 /// Like [`cases`], for cases that mostly wait: on eight times as many threads.
@@ -76,17 +85,17 @@ pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
 /// Like [`cases`].
 #[track_caller]
 pub fn cases_that_wait(usual: u64, case: impl Fn(&mut Random) + Sync) {
-    run(usual, 8, case);
+    run(CASES, usual, 8, case);
 }
 
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails so")]
-fn run(usual: u64, threads_per_core: usize, case: impl Fn(&mut Random) + Sync) {
+fn run(variable: &str, usual: u64, threads_per_core: usize, case: impl Fn(&mut Random) + Sync) {
     if let Some(seed) = given(SEED) {
         case(&mut Random::new(seed));
         return;
     }
-    let count = given(CASES).unwrap_or(usual);
+    let count = given(variable).unwrap_or(usual);
     let (next, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures = Mutex::new(Vec::new());
     let work = || {

@@ -127,6 +127,11 @@ impl Ends {
         Ends { run, entities }
     }
 
+    /// Returns the results of all entities, by ID.
+    pub fn entities(&self) -> impl Iterator<Item = (&String, &End)> {
+        self.entities.iter()
+    }
+
     /// Returns the result of an entity.
     ///
     /// # Panics

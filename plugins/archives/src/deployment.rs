@@ -57,6 +57,12 @@ impl Deployment<'_> {
             }
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
+        if state.download == DownloadState::Modified {
+            self.store.keep_replaced([self.path()?.into()], output);
+        }
+        if let Some(tree) = self.tree()? {
+            self.store.keep_replaced(state.drift.changed.iter().map(|path| Path::new(&tree).join(path)), output);
+        }
         let local = self.fetch(&mut state, force, &mut changes, output);
         if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {
             self.set_attributes(&mut state, force, &mut changes)?;
@@ -91,6 +97,7 @@ impl Deployment<'_> {
         if state.download == DownloadState::Modified || is_tree_modified(&state) {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
+        self.check_extraction(&state, output)?;
         let has_source_changed = self.has_source_changed(&state)?;
         let is_downloaded = state.download == DownloadState::Missing || has_source_changed == Some(true);
         if is_downloaded && let Some(address) = self.archive.addresses().first() {

@@ -267,7 +267,7 @@ impl ArchiveEntity {
     }
 
     fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
-        let store = self.store(host)?;
+        let store = self.store(host)?.foreseeing();
         let report = self.report();
         let removal = Removal { store: &store, id: &self.id, path: self.path(), report: &report };
         match &self.desired {

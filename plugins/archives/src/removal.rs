@@ -47,6 +47,7 @@ impl Removal<'_> {
         if found == DownloadState::Foreign {
             self.store.trees.reject_edited(&self.canonical()?)?;
         }
+        self.keep_if_changed(found, output)?;
         let mut changes = self.remove_trees(&mut record, force, output)?;
         if found != DownloadState::Nothing {
             self.save_record(&record)?;
@@ -84,6 +85,7 @@ impl Removal<'_> {
         if found == DownloadState::Changed && !force {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
+        self.keep_if_changed(found, output)?;
         let mut changes = self.remove_trees(&mut record, force, output)?;
         let has_base = self.store.trees.bases().has(&path)?;
         self.store.has_changed.set(true);
@@ -211,6 +213,13 @@ impl Removal<'_> {
         }
     }
 
+    fn keep_if_changed(&self, found: DownloadState, output: &mut Output<'_>) -> Result<(), PathError> {
+        if found == DownloadState::Changed {
+            self.store.keep_replaced([self.canonical()?], output);
+        }
+        Ok(())
+    }
+
     fn remove_trees(
         &self,
         record: &mut ArchiveRecord,
@@ -296,6 +305,10 @@ pub(crate) fn remove_tree(
     let mut extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
+    if force {
+        let losses = extracted.losses(&BTreeMap::new(), &owners, store.claims())?;
+        store.keep_replaced(losses.iter().map(|path| Path::new(directory).join(path)), output);
+    }
     let removed = extracted.remove(force, &owners, Arc::clone(store.claims()), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;
     let waiting = extracted.waiting();
@@ -316,7 +329,8 @@ pub(crate) fn would_remove_tree(
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
         return Ok(None);
     }
-    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, store.claims())?;
+    let losses =
+        extracted.losses(&BTreeMap::new(), &*store.owners_in_tree(id, Path::new(directory))?, store.claims())?;
     if losses.is_empty() {
         return Ok(Some(format!("would remove the files extracted to {directory}")));
     }

@@ -10,7 +10,7 @@ use holo_change::error::PathError;
 use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeOwner, TreeStore};
 use holo_download::{ChecksumCache, Validators, sha256};
 use holo_plugin::definitions::Globs;
-use holo_plugin::{Host, Output, Sink, Stream};
+use holo_plugin::{Host, Output, Shown, Sink, Stream};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,13 @@ pub(crate) const PREFIX: &str = "archive:";
 const CHECKSUMS: &str = "known";
 
 impl Store {
+    /// Keeps files that a user has changed for the record of the run, before they are overwritten.
+    pub(crate) fn keep_replaced(&self, paths: impl IntoIterator<Item = PathBuf>, output: &mut Output<'_>) {
+        for path in paths {
+            self.host.keep_replaced(&path, || Shown::found(&self.trees.root().place(&path)), output);
+        }
+    }
+
     /// Opens the stores for an archive.
     pub(crate) fn open(
         host: &Host,
@@ -60,6 +67,11 @@ impl Store {
             has_changed: Rc::default(),
             host: host.clone(),
         })
+    }
+
+    /// Makes a store for a check, which knows the overlays that the same run adds and removes.
+    pub(crate) fn foreseeing(self) -> Store {
+        Store { trees: self.trees.foreseeing(), ..self }
     }
 
     /// Waits until no preceding archive uses the same paths. Cached directories, which those may have removed and

@@ -119,6 +119,8 @@ pub(crate) struct EditEntity {
     path: PathBuf,
     /// The path without symlinks at the time of the scan.
     file: PathBuf,
+    /// The path without symlinks in its parents at the time of the scan.
+    entry: PathBuf,
     /// `None` for an orphan.
     definition: Option<EditDefinition>,
     timeout: Option<Duration>,
@@ -190,6 +192,13 @@ impl EditEntity {
         }
         report.edges.provides.push(Asset::new(EDITED, path.as_str()));
         report.edges.needs.push(Asset::new("path", path.as_str()));
+        if self.definition.is_some() {
+            // The path may be an orphan's symlink, which no longer leads to the file when it is restored.
+            let paths = [&self.entry, &self.file];
+            let edited = paths.map(|path| Asset::new("path-edited", path.display().to_string()));
+            report.edges.owns.extend(edited);
+            report.edges.owns.dedup();
+        }
         report.edges.after.extend(self.after.iter().map(|id| id.as_str().into()));
         report.edges.watch.push(path.into());
         report

@@ -76,6 +76,10 @@ impl Files {
         if let Err(error) = claims::publish_layers(host.locations(), layers, limit.is_some()) {
             output.error(error.to_string());
         }
+        let leaving = files.iter().filter_map(ManagedFile::leaves).collect();
+        if let Err(error) = claims::publish_leaving(host.locations(), leaving, limit.is_some()) {
+            output.error(error.to_string());
+        }
         self.tidying.found(files, limit.is_some());
         if files.iter().any(|file| matches!(file, ManagedFile::Contradicted(_))) {
             self.known_files.forget();

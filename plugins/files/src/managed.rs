@@ -84,6 +84,16 @@ impl ManagedFile {
         }
     }
 
+    /// Returns the path of an overlay that is about to be removed.
+    pub(crate) fn leaves(&self) -> Option<PathBuf> {
+        let overlay = match self {
+            ManagedFile::Overlay(overlay) => overlay,
+            ManagedFile::WithSidecar(overlay) | ManagedFile::OverlayAfter(_, overlay) => &overlay.entity,
+            ManagedFile::Declared(_) | ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => return None,
+        };
+        overlay.is_orphan().then(|| overlay.path.clone())
+    }
+
     /// Returns true if the entity is an orphan.
     pub(crate) fn is_orphan(&self) -> bool {
         match self {
@@ -186,16 +196,18 @@ impl Entity for ManagedFile {
             ManagedFile::Overlay(entity) => entity.check(host, mode, output),
             ManagedFile::WithSidecar(entity) => entity.check(host, mode, output),
             ManagedFile::OverlayAfter(declared, overlay) => {
-                let verdict = overlay.check(host, mode, output);
-                if overlay.entity.is_orphan() || matches!(verdict, Verdict::Skipped(_) | Verdict::Failed) {
-                    return verdict;
+                if overlay.entity.is_orphan() || overlay.common.skipped.is_some() {
+                    return overlay.check(host, mode, output);
                 }
                 // The overlay is applied to the restored file, so that manual changes are changes of the declared content.
-                match (declared.check(host, mode, output), verdict) {
-                    (Verdict::WouldChange(restored), Verdict::WouldChange(laid)) => {
-                        Verdict::WouldChange([restored, laid].concat())
-                    }
-                    (verdict, _) => verdict,
+                let restored = match declared.check(host, mode, output) {
+                    Verdict::WouldChange(restored) => restored,
+                    verdict => return verdict,
+                };
+                match overlay.entity.check_after(declared.restored(host), host, mode, output) {
+                    Verdict::WouldChange(laid) => Verdict::WouldChange([restored, laid].concat()),
+                    Verdict::InDesiredState => Verdict::WouldChange(restored),
+                    verdict => verdict,
                 }
             }
             ManagedFile::Declared(entity) => entity.check(host, mode, output),

@@ -22,6 +22,7 @@ pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCR
 pub(crate) use preparation::BufferedOutput;
 
 use change::{Consequences, Outcome};
+use check::Target;
 use context::Context;
 use holo_change::image_store::{ImageStore, STAGED};
 use holo_change::{Commits, Ended, Image};
@@ -125,6 +126,17 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 }
 
 impl FileEntity {
+    /// Checks an overlay whose target will have the image `before` when it is applied, or none.
+    pub(crate) fn check_after(
+        &self,
+        before: Option<Image>,
+        host: &Host,
+        mode: Mode<'_>,
+        output: &mut Output<'_>,
+    ) -> Verdict {
+        check::check(self, (host, mode), Target::Restored(before), output)
+    }
+
     /// Returns the preview of an overlay whose target will have the content `before` when it is applied.
     pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
         preview::preview_after(self, host, Some(before)).ok().flatten()
@@ -141,7 +153,7 @@ impl Entity for FileEntity {
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check::check(self, host, mode, output)
+        check::check(self, (host, mode), Target::Found, output)
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {

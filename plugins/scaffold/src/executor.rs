@@ -14,7 +14,7 @@ use crate::source::Item;
 use crate::together::Shared;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::Claim;
-use holo_change::tracked::{Decision, Found, State, Track, Tracker, Tracks};
+use holo_change::tracked::{Decision, Found, State, Track, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict, edited};
 use std::cell::{Cell, RefCell};
@@ -43,6 +43,11 @@ impl<'a> Executor<'a> {
     pub(crate) fn in_set(host: &'a Host, shared: &Shared) -> Result<Executor<'a>> {
         let executor = Executor::open(host)?;
         Ok(Executor { tracker: executor.tracker.with_held(shared.held.clone()), ..executor })
+    }
+
+    /// Makes the context one for a check, which knows the overlays that the same run adds and removes.
+    fn foreseeing(self) -> Executor<'a> {
+        Executor { tracker: self.tracker.foreseeing(), ..self }
     }
 
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
@@ -188,7 +193,7 @@ impl<'a> Executor<'a> {
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
         let held = self.tracker.held_below(&work.target, &work.shared.claims(self.host).all)?;
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
-        work.check_edits(remembered.base.tracks(), self)?;
+        work.check_edits(self)?;
         Ok(Remembrance { remembered, takes_over })
     }
 
@@ -253,11 +258,10 @@ impl<'a> Work<'a> {
         sensitive.map(|(path, _)| self.target.join(path))
     }
 
-    /// Returns an error if a file that is to be created has an edit: the base would contain its lines.
-    fn check_edits(&self, tracks: &Tracks, executor: &Executor<'_>) -> Result<()> {
+    /// Returns an error if a file has an edit: each would take the lines of the other for manual changes.
+    fn check_edits(&self, executor: &Executor<'_>) -> Result<()> {
         let layers = self.shared.layers(executor.host, &executor.tracker);
-        let edited = self.paths().filter(|path| tracks.get(path).is_none());
-        let edited = edited.filter_map(|path| Some((executor.shown(&path), layers.get(&path)?.as_ref()?))).next();
+        let edited = self.paths().filter_map(|path| Some((executor.shown(&path), layers.get(&path)?.as_ref()?))).next();
         edited.map_or(Ok(()), |(shown, edit)| {
             let problem = format!("{shown} is made by {}, and edited by {edit}; one of both has to go", self.shown());
             Err(ScaffoldError::Never(problem))
@@ -299,12 +303,20 @@ struct Scrubbing {
     waiting: Vec<PathBuf>,
 }
 
+impl Scrubbing {
+    /// Returns true if all that is left are files with overlays, and their directories.
+    fn only_waits(&self) -> bool {
+        let is_needed = |path: &PathBuf| self.waiting.iter().any(|waits| waits.starts_with(path));
+        !self.waiting.is_empty() && self.found.keys().all(is_needed)
+    }
+}
+
 impl Executor<'_> {
     /// Checks what scrubbing would do.
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
-        let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
-        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+        let scrubbing = Executor::open(self.host)?.foreseeing().scrubbing(entity, &remembered.base, false)?;
+        if scrubbing.only_waits() {
             return Ok(Verdict::InDesiredState);
         }
         let words = |(change, path): &(Change, PathBuf)| format!("{} {}", change.doing(), self.shown(path));
@@ -352,7 +364,7 @@ impl Executor<'_> {
     fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.recovered(entity)? else { return Ok(Applied::Unchanged) };
         let scrubbing = self.scrubbing(entity, &remembered.base, mode.force)?;
-        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+        if scrubbing.only_waits() {
             return Ok(Applied::Unchanged);
         }
         let nothing = Found::new();

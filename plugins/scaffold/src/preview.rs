@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::plan::SENSITIVE_MODE;
 use crate::source::Item;
 use bstr::ByteSlice;
+use holo_change::Kind;
 use holo_change::error::PathError;
 use holo_change::tracked::{State, Tracker};
-use holo_change::{Kind, PathHandle};
 use holo_plugin::{FilePair, Host, Output, Preview, SENSITIVE, Shown};
 use std::path::{Path, PathBuf};
 
@@ -40,9 +40,10 @@ pub(crate) fn write(
                 let after = mode.or(before).unwrap_or(SENSITIVE_MODE);
                 [(preview.from(below), before.map(sensitive)), (preview.to(below), Some(sensitive(after)))]
             }
-            after => {
-                [(preview.from(below), found(&tracker.place(path))?), (preview.to(below), wanted(after, tracker)?)]
-            }
+            after => [
+                (preview.from(below), Shown::found(&tracker.place(path))?),
+                (preview.to(below), wanted(after, tracker)?),
+            ],
         };
         for (path, shown) in shown {
             if let Some(shown) = shown {
@@ -66,7 +67,7 @@ pub(crate) fn keep_replaced<'p>(
         // Directories have no content to save.
         let is_directory = || place.stat().is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == Kind::Directory));
         if !is_directory() {
-            host.keep_replaced(path, || found(&place), output);
+            host.keep_replaced(path, || Shown::found(&place), output);
         }
     }
 }
@@ -91,13 +92,4 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
 /// Returns the replacement for sensitive content, with the mode of its file.
 fn sensitive(mode: u32) -> Shown {
     Shown::File { content: SENSITIVE.to_vec(), mode }
-}
-
-pub(crate) fn found(place: &PathHandle) -> Result<Option<Shown>> {
-    let Some(stat) = place.stat()? else { return Ok(None) };
-    Ok(match stat.kind {
-        Kind::File => place.read_if_file()?.map(|content| Shown::File { content, mode: stat.mode }),
-        Kind::Symlink => Some(Shown::Symlink(place.read_link()?.to_path_lossy().into_owned())),
-        Kind::Directory | Kind::Other => None,
-    })
 }

@@ -17,7 +17,7 @@ use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
 use crate::locations::Locations;
 use crate::manifest::{EntryKind, Manifest, ManifestEntry, ManifestRecord};
-use crate::path_handle::ExtendedAttributes;
+use crate::path_handle::{ExtendedAttributes, PathHandle};
 use crate::paths::path_bytes;
 use holo_protocol::Text;
 use holo_state::Durability;
@@ -385,6 +385,29 @@ impl Tracker {
     /// If the records cannot be read.
     pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Result<Option<&'c Claim>> {
         Ok(self.held()?.find(path, &self.own.plugin, id).and_then(|held| held.claim(path, claims)))
+    }
+
+    /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, or has an overlay on.
+    /// Originals in the state database are written to `copy`. There is no file if the path did not exist; `None` means that no such
+    /// entity holds the path.
+    ///
+    /// # Errors
+    /// If a record cannot be read, or the copy cannot be written.
+    pub fn original(&self, path: &Path, id: &str, claims: &Claims, copy: &PathHandle) -> Result<Option<PathHandle>> {
+        let held = self.held()?.find(path, &self.own.plugin, id);
+        let Some(held) = held.filter(|held| held.claim(path, claims).is_none()) else {
+            return Ok(self.overlays.base(path));
+        };
+        let Some(store) = self.own.store(&held.origin.plugin) else { return Ok(None) };
+        Ok(Some(match held.holding {
+            Holding::Listed(_) | Holding::Beside(_) => store.tree_bases().location(&held.origin.path()),
+            Holding::Tracked(track) => {
+                if matches!(track.base, State::File { .. } | State::Symlink { .. }) {
+                    track.write_base(copy, &store.contents())?;
+                }
+                copy.clone()
+            }
+        }))
     }
 
     /// Returns the paths below a directory whose entities are no longer defined, or have other paths now.

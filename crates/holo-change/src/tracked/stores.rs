@@ -7,6 +7,7 @@ use super::{CONTENTS, UNTIDY};
 use crate::base_store::{BaseStore, RecordChange, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
+use crate::claims::OverlayChanges;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
@@ -37,7 +38,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The overlays: files of the files plugin on paths that other plugins provide.
 #[derive(Clone, Debug)]
-pub struct Overlays(Option<Arc<Tree>>);
+pub struct Overlays {
+    state: Option<Arc<Tree>>,
+    /// For a check, the changes of the same run.
+    changes: Option<Arc<OverlayChanges>>,
+}
 
 impl Overlays {
     /// Returns the overlays of the files plugin, from its state directory.
@@ -46,18 +51,24 @@ impl Overlays {
         let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
         // Without bases, there are no overlays.
         let state = state.filter(|state| state.join(BASE).is_dir());
-        Overlays(state.and_then(|state| Tree::open(&state).ok()))
+        Overlays { state: state.and_then(|state| Tree::open(&state).ok()), changes: None }
     }
 
     /// Opens the overlays again, for another thread.
     pub(super) fn reopen(&self) -> Result<Overlays> {
-        Ok(Overlays(self.0.as_ref().map(|tree| tree.reopen()).transpose()?))
+        let state = self.state.as_ref().map(|tree| tree.reopen()).transpose()?;
+        Ok(Overlays { state, changes: self.changes.clone() })
+    }
+
+    /// Returns the overlays as they will be when other plugins are applied.
+    pub(crate) fn foreseen(self, locations: &Locations) -> Overlays {
+        Overlays { changes: Some(Arc::new(OverlayChanges::read(locations))), ..self }
     }
 
     /// Returns the base of the overlay on a path, which is the file that other plugins provide.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
-        let base = self.0.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
+        let base = self.state.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
@@ -78,7 +89,11 @@ impl Overlays {
     /// Returns true if there is an overlay on a path.
     #[must_use]
     pub fn lie_over(&self, path: &Path) -> bool {
-        self.base(path).is_some()
+        match &self.changes {
+            Some(changes) if changes.leaving.contains(path) => false,
+            Some(changes) if changes.coming.contains(path) => true,
+            _ => self.base(path).is_some(),
+        }
     }
 }
 

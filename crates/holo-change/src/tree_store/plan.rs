@@ -108,7 +108,8 @@ fn reject_conflicts(
     for (path, entry) in wanted {
         let path = location.full(path);
         let rival = location.store.rival(&path, claims)?.filter(|_| !entry.is_directory());
-        let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown);
+        let edit = || location.store.edit_of(&path).filter(|_| !entry.is_directory()).map(str::to_owned);
+        let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown).or_else(edit);
         let Some(other) = owners.conflict(&path, entry.is_directory())?.or_else(claimed) else { continue };
         match conflict {
             None => conflict = Some((path, other)),
@@ -351,6 +352,18 @@ impl OwnedTree {
         let (store, full) = (&location.store, location.full(path));
         let is_held = store.holder(&full, &location.id, false)?.is_some();
         Ok(!is_held && owners.orphaned_at(&full)?.is_empty())
+    }
+}
+
+impl OwnedTree {
+    /// Fails if another entity owns, claims or edits one of the paths that the tree has already.
+    ///
+    /// # Errors
+    /// The error names both.
+    pub fn reject_conflicts(&self, owners: &PathOwners, claims: &Claims) -> Result<(), TreeError> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let last = |(path, states): (&PathBuf, &Vec<ManifestEntry>)| Some((path.clone(), states.last()?.clone()));
+        reject_conflicts(&self.location, &manifest.entries.iter().filter_map(last).collect(), owners, claims)
     }
 }
 

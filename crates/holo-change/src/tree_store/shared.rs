@@ -3,7 +3,7 @@
 
 use super::TreeStore;
 use crate::canonical::CanonicalPaths;
-use crate::claims;
+use crate::claims::{self, Layers};
 use crate::error::Result;
 use crate::tracked::{Held, HeldPath};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,6 +17,8 @@ pub struct SharedTrees {
     held: Mutex<Option<Arc<Held>>>,
     /// The entities of our plugin that hold paths, if it has published them.
     holders: OnceLock<Option<BTreeSet<String>>>,
+    /// The files that other entities lay something over, or edit.
+    layers: OnceLock<Layers>,
     /// The entities of our plugin by their paths, as soon as they are read.
     users: Mutex<Option<PathUsers>>,
 }
@@ -127,6 +129,11 @@ impl TreeStore {
             users.remove(id);
         }
         Ok(())
+    }
+
+    /// Returns the edit of a file, if there is one.
+    pub(super) fn edit_of(&self, path: &Path) -> Option<&str> {
+        self.shared.layers.get_or_init(|| claims::layers(&self.locations)).get(path)?.as_deref()
     }
 
     fn other_held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {

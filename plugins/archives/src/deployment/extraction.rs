@@ -8,7 +8,7 @@ use crate::error::ArchiveError;
 use crate::extract::{Extraction, Selection, extract, formats};
 use crate::removal::{RemovedTree, explain, pending_removal, remove_tree, warn_of_waiting};
 use holo_change::manifest::Ownership;
-use holo_change::tree_store::{Drift, NewVersion, OwnedTree, StagedTree};
+use holo_change::tree_store::{Drift, NewVersion, OwnedTree, PathOwners, StagedTree};
 use holo_change::{Durability, PathHandle};
 use holo_plugin::Output;
 use std::io::Seek;
@@ -81,6 +81,7 @@ impl Deployment<'_> {
         if !self.must_extract(state) {
             if let Some(extracted) = &mut state.extracted {
                 self.store.wait_for_turn(self.id);
+                extracted.reject_conflicts(&PathOwners::default(), self.store.claims())?;
                 self.remove_dropped_bases(extracted)?;
                 extracted.clear_staging()?;
             }

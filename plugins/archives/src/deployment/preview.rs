@@ -8,8 +8,10 @@ use crate::extract::{Selection, list};
 use crate::listing::Listing;
 use crate::removal;
 use holo_change::manifest::{EntryKind, ManifestEntry};
-use holo_change::tree_store::PendingEntry;
+use holo_change::tree_store::{OwnedTree, PathOwners, PendingEntry, TreeError};
 use holo_download::Digests;
+use holo_plugin::Output;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Seek;
 use std::path::{Path, PathBuf};
@@ -105,27 +107,51 @@ impl Deployment<'_> {
         content: Content,
         listing: &mut Listing,
     ) -> Result<(), ArchiveError> {
-        let (Some(directory), Some(extracted)) = (&self.archive.extract_to, &state.extracted) else { return Ok(()) };
+        let (Some(_), Some(extracted)) = (&self.archive.extract_to, &state.extracted) else { return Ok(()) };
         let top = PathBuf::from(self.tree()?.unwrap_or_default());
-        let (mut file, digests) = match content {
-            Content::Local { file, digests } => (file, digests),
-            Content::CleanedUp => return Ok(()),
-            Content::Unknown(reason) => {
-                listing.add_unknown(top.join(""), None, &reason);
-                return Ok(());
-            }
-        };
-        if !must_make(extracted, &self.recipe(&digests.sha256)?, &state.drift) {
-            return Ok(());
+        if let Content::Unknown(reason) = &content {
+            listing.add_unknown(top.join(""), None, reason);
         }
-        file.rewind()?;
         let owners = self.store.owners_in_tree(self.id, &top)?;
-        let is_users = |path: &Path| extracted.is_foreign(path, &owners);
-        let selection = Selection::new(self.archive, &is_users);
-        let entries = list(&mut file, self.extraction(directory, &selection)?)?;
+        let Some(entries) = self.entries(extracted, state, content, &owners)? else { return Ok(()) };
         for pending in extracted.pending(&entries, &owners, self.store.claims())? {
             listing.add(pending);
         }
         Ok(())
+    }
+
+    /// Returns the paths that would be extracted, if the content exists locally and was not extracted yet.
+    fn entries(
+        &self,
+        extracted: &OwnedTree,
+        state: &CurrentState,
+        content: Content,
+        owners: &PathOwners,
+    ) -> Result<Option<BTreeMap<PathBuf, ManifestEntry>>, ArchiveError> {
+        let (Some(directory), Content::Local { mut file, digests }) = (&self.archive.extract_to, content) else {
+            return Ok(None);
+        };
+        if !must_make(extracted, &self.recipe(&digests.sha256)?, &state.drift) {
+            return Ok(None);
+        }
+        file.rewind()?;
+        let is_users = |path: &Path| extracted.is_foreign(path, owners);
+        let selection = Selection::new(self.archive, &is_users);
+        Ok(Some(list(&mut file, self.extraction(directory, &selection)?)?))
+    }
+
+    /// Fails like an apply if another entity has a path of the archive, or if manual changes would be lost, as far as this is known
+    /// without a download.
+    pub(super) fn check_extraction(&self, state: &CurrentState, output: &mut Output<'_>) -> Result<(), ArchiveError> {
+        let (Some(directory), Some(extracted)) = (&self.archive.extract_to, &state.extracted) else { return Ok(()) };
+        let claims = self.store.claims();
+        let owners = self.store.owners_in_tree(self.id, &PathBuf::from(self.tree()?.unwrap_or_default()))?;
+        let Some(entries) = self.entries(extracted, state, self.content(state)?, &owners)? else {
+            return Ok(extracted.reject_conflicts(&PathOwners::default(), claims)?);
+        };
+        match extracted.losses(&entries, &owners, claims)? {
+            losses if losses.is_empty() => Ok(()),
+            losses => Err(removal::explain(TreeError::LosesChanges(losses), directory, output)),
+        }
     }
 }

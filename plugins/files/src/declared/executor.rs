@@ -266,15 +266,10 @@ impl Executor<'_> {
             let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::None };
             return Ok(Prepared::Change(Box::new(change), consequences));
         }
-        let mut found = (!mode.force).then(|| current.clone());
-        // A symlink or file cannot become a directory in one step.
-        if matches!(desired, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. }) {
-            let gone = path_change(definition, &subject.path, State::Absent, found);
-            tracker.make(&mut remembered, &[gone]).map_err(of_change)?;
-            found = Some(State::Absent);
-        }
         let was_sensitive = remembered.base.get(&subject.path).is_some_and(|track| track.sensitive);
-        if !definition.sensitive && !was_sensitive && !matches!(desired, State::Directory { .. }) {
+        let is_file = matches!(current, State::File { .. } | State::Symlink { .. });
+        let has_content = is_file || !matches!(desired, State::Directory { .. });
+        if has_content && !definition.sensitive && !was_sensitive {
             let before = || preview::live(&subject.path, &current, inspection);
             inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
@@ -286,6 +281,13 @@ impl Executor<'_> {
                 return Err(DeclaredError::Meanwhile);
             }
             messages.push(edited::kept(&inspection.host.below_root(&entity.path)));
+        }
+        let mut found = (!mode.force).then(|| current.clone());
+        // A symlink or file cannot become a directory in one step.
+        if matches!(desired, State::Directory { .. }) && is_file {
+            let gone = path_change(definition, &subject.path, State::Absent, found);
+            tracker.make(&mut remembered, &[gone]).map_err(of_change)?;
+            found = Some(State::Absent);
         }
         messages.push(format!("{} {}", declared::change(&current, &desired).1, inspection.shown(&entity.path)));
         let paths = wanted.states.into_iter().map(|(path, state)| {

@@ -89,6 +89,23 @@ impl DeclaredScan {
             overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
         let orphans: Vec<&Remembered<Tracks>> =
             self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
+        // Its base would be the declared file.
+        let is_invalid = |id: &str| {
+            let is_kept = self.records.contains_key(id) && !self.definitions.is_orphan(id);
+            self.definitions.is_broken(id) || (is_kept && !self.definitions.is_defined(id))
+        };
+        let living = overlays.iter().filter(|(_, overlay)| !overlay.is_orphan());
+        let over_invalid = living.filter(|(_, overlay)| is_invalid(&overlay.id().to_str_lossy()));
+        let invalid: Vec<(PathBuf, String)> = over_invalid
+            .map(|(path, overlay)| {
+                let problem = format!(
+                    "{} has resource files ({}), and was declared in a definition that is invalid; remove or correct it",
+                    overlay.id(),
+                    overlay.shown_resources()
+                );
+                (path.clone(), problem)
+            })
+            .collect();
         let mut declarations = Table::new();
         for (id, defined) in self.definitions.valid {
             let path = defined.definition.path().to_owned();
@@ -105,13 +122,8 @@ impl DeclaredScan {
                 && !overlay.is_orphan()
                 && declaration.is_effective()
             {
-                let resources: Vec<String> = overlay
-                    .resources
-                    .iter()
-                    .map(|resource| overlay.shown_resource(resource).display().to_string())
-                    .collect();
                 let shown = declaration.claim().shown();
-                let resources = resources.join(", ");
+                let resources = overlay.shown_resources();
                 let problem =
                     format!("{shown} is declared and has resource files too ({resources}); one of both has to go");
                 contradicted.insert((overlay.path.clone(), problem.clone()));
@@ -140,6 +152,11 @@ impl DeclaredScan {
             if files.contradicted.iter().all(|contradicted| contradicted.report.id != report.id) {
                 files.contradicted.push(Contradicted { report, reason });
             }
+        }
+        for (path, reason) in invalid {
+            let Some(overlay) = overlays.remove(&path) else { continue };
+            output.error(&reason);
+            files.contradicted.push(Contradicted { report: overlay.to_report(), reason });
         }
         for remembered in orphans {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };

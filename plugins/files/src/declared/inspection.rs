@@ -136,11 +136,16 @@ impl<'a> Inspection<'a> {
     ) -> Result<Verdict, DeclaredError> {
         let shown = self.shown(&entity.path);
         let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
-        if entity.overlay.is_some() {
+        let mut subject = self.subject(entity, self.recall(entity)?)?;
+        // Below an overlay, the current state is that of its base, which is restored first.
+        let (decision, wanted, current) = match self.decide(&mut subject, definition, false) {
+            // An apply takes the edits back first, and decides then.
+            Err(DeclaredError::NeedsForce(_)) if self.tracker.is_edited(&subject.path)? => return Ok(Verdict::Unknown),
+            decided => decided?,
+        };
+        if entity.overlay.is_some() && decision != Decision::NeedsForce {
             return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
         }
-        let mut subject = self.subject(entity, self.recall(entity)?)?;
-        let (decision, wanted, current) = self.decide(&mut subject, definition, false)?;
         let leftovers = self.leftovers(&subject, false)?;
         let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
         let desired = wanted.desired();
@@ -148,6 +153,7 @@ impl<'a> Inspection<'a> {
         Ok(match decision {
             Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
+            Decision::NeedsForce if self.tracker.is_edited(&subject.path)? => Verdict::Unknown,
             Decision::NeedsForce if !is_kept => Verdict::NeedsForce(ForceTo::Overwrite),
             Decision::Change | Decision::NeedsForce => {
                 if let Some(bytes) = &wanted.bytes {

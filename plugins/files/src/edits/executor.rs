@@ -198,7 +198,11 @@ impl<'a> Executor<'a> {
             let entity = job.entity;
             (in_place, sensitive) = (in_place || entity.in_place, sensitive || entity.sensitive);
             let outcome = match task {
-                Task::Apply => self.inspection.edit(&mut draft, &FileState { path, exists, made: &made }, entity),
+                Task::Apply => self.inspection.edit(
+                    &mut draft,
+                    &FileState { path, exists, made: &made, is_foreseen: false },
+                    entity,
+                ),
                 Task::Leave => Ok(Some(outcome::take_back(&mut draft, &entity.id))),
             };
             let end = match outcome {

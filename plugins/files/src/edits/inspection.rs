@@ -7,13 +7,16 @@ use super::record::{CachedFile, EditedFile, FileRecord, MadeEdits, Records, Subj
 use super::text::Text;
 use crate::overlay::BufferedOutput;
 use holo_change::snapshot::Snapshot;
-use holo_change::{Links, PathError, Stamp, Tree};
+use holo_change::tracked::Tracker;
+use holo_change::{Kind, Links, PathError, PathHandle, Stamp, Tree};
 use holo_plugin::origins::Traced;
 use holo_plugin::{
     FilePair, ForceTo, Host, Job, Mode, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError,
     Verdict, edited,
 };
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,12 @@ pub(super) enum FileError {
     Edit(String, EditError),
     #[error("{0} does not exist; create = true would make it")]
     Missing(String),
+    #[error(
+        "{0} cannot be made, because its directory does not exist; make it with ensure = \"directory\" in a [[file]]"
+    )]
+    NoFolder(String),
+    #[error("an entity with a tree may make the directory first")]
+    MayHaveFolder,
     #[error("{} is edited by {} and made by {}; one of both has to go", .0, .1, .2)]
     Claimed(String, String, String),
     #[error("{}", .0.0)]
@@ -48,6 +57,7 @@ pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
     pub(super) root: Arc<Tree>,
     pub(super) records: Records,
+    tracker: OnceCell<Tracker>,
 }
 
 /// The state of a file besides its lines.
@@ -55,6 +65,8 @@ pub(super) struct FileState<'a> {
     pub(super) path: &'a Path,
     pub(super) exists: bool,
     pub(super) made: &'a MadeEdits,
+    /// Whether the edit is only checked, before other entities are applied.
+    pub(super) is_foreseen: bool,
 }
 
 /// Returns the file that contains the edit, if its path leads to another file by now.
@@ -64,13 +76,39 @@ pub(super) fn would_leave<'e>(entity: &'e EditEntity, path: &Path) -> Option<&'e
 
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, FileError> {
-        Ok(Inspection { host, root: Tree::open(host.root())?, records: Records::open(host) })
+        Ok(Inspection { host, root: Tree::open(host.root())?, records: Records::open(host), tracker: OnceCell::new() })
     }
 
     /// Returns a path without symlinks. Only symlinks of root and the current user are followed.
     pub(super) fn canonical(&self, path: &Path) -> Result<PathBuf, PathError> {
         let failed = |error: PathError| PathError::new("open", self.host.below_root(path), error.error);
         Ok(self.root.resolve(path, true, Links::Trusted).map_err(failed)?.path)
+    }
+
+    /// Returns the records of the paths that other entities hold.
+    fn tracker(&self) -> Result<&Tracker, PathError> {
+        if let Some(tracker) = self.tracker.get() {
+            return Ok(tracker);
+        }
+        let tracker = Tracker::open(self.host.locations())?;
+        Ok(self.tracker.get_or_init(|| tracker))
+    }
+
+    /// Returns the path without symlinks that an edit will have when it is applied, and a copy of the file if an orphan restores it first.
+    fn foresee(&self, entity: &EditEntity) -> Result<(PathBuf, Option<PathHandle>), FileError> {
+        let canonical = self.canonical(&entity.path)?;
+        if entity.is_orphan() {
+            return Ok((canonical, None));
+        }
+        let preview = Preview::new(self.host, format!("{} before", entity.id).as_bytes())?;
+        let copy = Tree::open(&preview.from(Path::new("")))?.place(Path::new("file"));
+        for path in [&entity.entry, &canonical] {
+            let original = self.tracker()?.original(path, &entity.id, entity.run.claims(self.host), &copy)?;
+            if original.is_some() {
+                return Ok((path.clone(), original));
+            }
+        }
+        Ok((canonical, None))
     }
 
     /// Reads a file and its record, given its path without symlinks.
@@ -82,6 +120,15 @@ impl<'a> Inspection<'a> {
     pub(super) fn look_at_recorded(&self, path: &Path, kept: Option<FileRecord>) -> Result<Subject, FileError> {
         let place = self.root.place(path);
         let found = Snapshot::of_any_owner(&place, MAX_SIZE)?;
+        self.subject(path, (place, found), kept)
+    }
+
+    fn subject(
+        &self,
+        path: &Path,
+        (place, found): (PathHandle, Option<Snapshot>),
+        kept: Option<FileRecord>,
+    ) -> Result<Subject, FileError> {
         let text = Text::parse(found.as_ref().map(|found| found.content.as_slice()).unwrap_or_default());
         let untouched = || FileRecord::new(path, &Ledger::new(&text), found.is_none());
         // The record of a removed file is obsolete, because there is no content to restore.
@@ -106,17 +153,36 @@ impl<'a> Inspection<'a> {
         let Some(definition) = &entity.definition else {
             return Ok(Some(outcome::take_back(draft, &entity.id)));
         };
-        if let Some(claim) = entity.run.claims(self.host).conflict(file.path, false) {
+        let claims = entity.run.claims(self.host);
+        let made_in_tree = || self.tracker()?.rival(file.path, &entity.id, claims);
+        let claim = claims.conflict(file.path, false).map_or_else(made_in_tree, |claim| Ok(Some(claim)))?;
+        if let Some(claim) = claim {
             return Err(FileError::Claimed(self.shown(file.path), entity.id.clone(), claim.shown()));
         }
         if !file.exists && !definition.shared().create {
             return Ok(None);
         }
         let made = outcome::make(draft, &entity.id, definition, file.made.knows(&entity.id, entity.fingerprint()));
-        made.map(Some).map_err(|error| {
-            draft.roll_back();
-            FileError::Edit(self.shown(file.path), error)
-        })
+        let made = made.map_err(|error| FileError::Edit(self.shown(file.path), error));
+        let made = made.and_then(|outcome| {
+            if outcome.changes && !file.exists {
+                self.demand_folder(file, entity)?;
+            }
+            Ok(outcome)
+        });
+        made.map(Some).inspect_err(|_| draft.roll_back())
+    }
+
+    /// Fails if the directory of a file does not exist, and is not made before the edit is applied.
+    fn demand_folder(&self, file: &FileState<'_>, entity: &EditEntity) -> Result<(), FileError> {
+        let Some(folder) = file.path.parent() else { return Ok(()) };
+        let claims = entity.run.claims(self.host);
+        match self.root.place(folder).stat()? {
+            Some(stat) if stat.kind == Kind::Directory => Ok(()),
+            _ if file.is_foreseen && claims.make_directory(folder) => Ok(()),
+            _ if file.is_foreseen && claims.have_tree_around(folder) => Err(FileError::MayHaveFolder),
+            _ => Err(FileError::NoFolder(self.shown(file.path))),
+        }
     }
 
     /// Returns the verdict of a check. The validation program is only run if this is the only edit of the file, because an apply runs it
@@ -181,7 +247,7 @@ impl<'a> Inspection<'a> {
                 draft
             }),
         };
-        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made };
+        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made, is_foreseen: true };
         let outcome = self.edit(draft, &file, entity)?;
         Ok((draft, outcome))
     }
@@ -291,6 +357,7 @@ impl Checked {
         self.said.repeat(output);
         self.verdict.unwrap_or_else(|error| match &*error {
             FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
+            FileError::MayHaveFolder => Verdict::Unknown,
             error => {
                 output.error(format!("skipping target: {error}"));
                 Verdict::Failed
@@ -300,7 +367,7 @@ impl Checked {
 }
 
 /// Checks edits. Each file is read once.
-pub(crate) fn check(host: &Host, set: &[Job<'_, EditEntity>]) -> Vec<Checked> {
+pub(crate) fn check<'e>(host: &Host, set: &[Job<'e, EditEntity>]) -> Vec<Checked> {
     let inspection = match Inspection::open(host).map_err(Rc::new) {
         Ok(inspection) => inspection,
         Err(error) => {
@@ -309,19 +376,28 @@ pub(crate) fn check(host: &Host, set: &[Job<'_, EditEntity>]) -> Vec<Checked> {
         }
     };
     let mut files: HashMap<PathBuf, Result<EditedFile, Rc<FileError>>> = HashMap::new();
-    let mut paths = CanonicalFiles::default();
+    let mut paths: HashMap<&Path, (PathBuf, Option<PathHandle>)> = HashMap::new();
     let mut counts: HashMap<&Path, usize> = HashMap::new();
     set.iter().for_each(|job| *counts.entry(job.entity.path()).or_default() += 1);
-    let mut check = |job: &Job<'_, EditEntity>, output: &mut Output<'_>| {
+    let mut check = |job: &Job<'e, EditEntity>, output: &mut Output<'_>| {
         let entity = job.entity;
-        let path = paths.of(&entity.path, &inspection).map_err(FileError::from)?;
-        let file = files
-            .entry(path)
-            .or_insert_with_key(|path| inspection.look_at(path).map(EditedFile::from).map_err(Rc::new));
+        let (path, original) = match paths.entry(&entity.path) {
+            Entry::Occupied(known) => &*known.into_mut(),
+            Entry::Vacant(new) => &*new.insert(inspection.foresee(entity)?),
+        };
+        let look_at = |path: &PathBuf| match original {
+            None => inspection.look_at(path),
+            Some(copy) => {
+                let found = Snapshot::of_any_owner(copy, MAX_SIZE)?;
+                inspection.subject(path, (copy.clone(), found), inspection.records.of(path)?)
+            }
+        };
+        let file =
+            files.entry(path.clone()).or_insert_with_key(|path| look_at(path).map(EditedFile::from).map_err(Rc::new));
         let is_only = counts.get(entity.path()) == Some(&1);
         Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, *job, is_only, output)?)
     };
-    let checked = |job: &Job<'_, EditEntity>| {
+    let checked = |job: &Job<'e, EditEntity>| {
         let mut said = BufferedOutput::default();
         let verdict = check(job, &mut Output::new(&mut said));
         Checked { verdict, said }

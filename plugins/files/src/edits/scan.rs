@@ -4,6 +4,7 @@ use super::definition::{BlockDefinition, IniDefinition, LineDefinition};
 use super::inspection::Inspection;
 use super::record::FileRecord;
 use super::{EditDefinition, EditEntity, Run};
+use crate::known_files::Paths;
 use holo_change::claims::Layers;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, Defined, Definitions, Location};
@@ -87,6 +88,7 @@ impl Found {
     /// Returns the entities, given the other entities by path. A file that is declared or has resource files cannot be edited.
     pub(crate) fn into_entities(self, neighbours: &BTreeMap<PathBuf, Vec<Neighbour>>, host: &Host) -> Vec<FoundEdit> {
         let inspection = Inspection::open(host).ok();
+        let entries = Paths::new(host);
         // Resolve each path once, because most edits are in few files.
         let mut paths: HashMap<PathBuf, PathBuf> = HashMap::new();
         let mut canonical = |path: &Path| {
@@ -137,6 +139,7 @@ impl Found {
             });
             let entity = EditEntity {
                 path: definition.path().to_owned(),
+                entry: entries.canonical(definition.path()),
                 file: path.clone(),
                 definition: Some(definition),
                 timeout: common.keys.timeout,
@@ -176,6 +179,7 @@ impl Found {
                 run: Arc::clone(&run),
                 fingerprint: OnceLock::new(),
                 path: path.clone(),
+                entry: path.clone(),
                 file: path.clone(),
             };
             edits.push(FoundEdit { edit: Declared::orphan(entity), path, problem: None });

@@ -41,24 +41,44 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>]) -> Vec<Option
         let mut said = BufferedOutput::default();
         let is_plain = entity.is_orphan() || entity.deciding_resources().is_some();
         let beside = (layout, &context.distribution);
-        let check = |said: &mut BufferedOutput| check_in(entity, job.mode, beside, &mut Output::new(said));
+        let check =
+            |said: &mut BufferedOutput| check_in(entity, job.mode, beside, Target::Found, &mut Output::new(said));
         is_plain.then(|| check(&mut said)).map(|verdict| Checked { verdict, said })
     })
 }
 
 type FileJob<'a, 'e> = &'a Job<'e, FileEntity>;
 
+/// The target at the time of the apply.
+pub(crate) enum Target {
+    /// It is as it is.
+    Found,
+    /// Another entity restores this image first, or removes the target.
+    Restored(Option<Image>),
+}
+
 /// Checks one entity. Prints errors.
-pub(crate) fn check(entity: &FileEntity, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+pub(crate) fn check(
+    entity: &FileEntity,
+    (host, mode): (&Host, Mode<'_>),
+    target: Target,
+    output: &mut Output<'_>,
+) -> Verdict {
     let distribution = Distribution::of(host.system().os_release());
     match Layout::open(host) {
-        Ok(layout) => check_in(entity, mode, (&layout, &distribution), output),
+        Ok(layout) => check_in(entity, mode, (&layout, &distribution), target, output),
         Err(error) => failed(error.into(), output),
     }
 }
 
-fn check_in(entity: &FileEntity, mode: Mode<'_>, beside: (&Layout, &Distribution), output: &mut Output<'_>) -> Verdict {
-    try_check(entity, mode, beside, output).unwrap_or_else(|error| failed(error, output))
+fn check_in(
+    entity: &FileEntity,
+    mode: Mode<'_>,
+    beside: (&Layout, &Distribution),
+    target: Target,
+    output: &mut Output<'_>,
+) -> Verdict {
+    try_check(entity, mode, beside, target, output).unwrap_or_else(|error| failed(error, output))
 }
 
 pub(crate) fn failed(EvaluationError(reason): EvaluationError, output: &mut Output<'_>) -> Verdict {
@@ -70,6 +90,7 @@ fn try_check(
     entity: &FileEntity,
     mode: Mode<'_>,
     (layout, distribution): (&Layout, &Distribution),
+    at_apply: Target,
     output: &mut Output<'_>,
 ) -> Result<Verdict, EvaluationError> {
     let target = layout.images.target(&entity.path);
@@ -81,7 +102,10 @@ fn try_check(
     // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
     let waiting = distribution.peek(&target)?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
-    let current = Image::load(target)?;
+    let current = match at_apply {
+        Target::Found => Image::load(target)?,
+        Target::Restored(image) => image,
+    };
     let known_base = Image::load(&layout.images.base(&entity.path))?;
     let unpatched = match (&known_base, &current) {
         (None, Some(current)) => desired::unpatched(entity, current, layout)?,

@@ -182,6 +182,12 @@ impl FileEntity {
         self.host.gives_hints()
     }
 
+    /// Returns the list of the resource files.
+    pub(crate) fn shown_resources(&self) -> String {
+        let shown = |resource| self.shown_resource(resource).display().to_string();
+        self.resources.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+
     pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {
         self.resource_directory(resource).join(&resource.path)
     }

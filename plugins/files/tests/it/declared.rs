@@ -12,7 +12,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 35] = [
+    let cases: [Case; 36] = [
+        ("a file with an invalid declaration gets no overlay", &[], overlay_over_an_invalid_one),
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a difference is that of what is declared", &[], difference_of_what_is_declared),
@@ -50,6 +51,26 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("extended attributes are carried, and come back", &[], extended_attributes),
     ];
     cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
+}
+
+/// The declared content would become the base of the overlay, and would be restored in the end.
+fn overlay_over_an_invalid_one() {
+    let root = root().file("etc/motd", "stock\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
+    applied(&root);
+    for invalid in ["[[file]]\npath = \"/etc/motd\"\nmode = \"abc\"\n", "[[file\n"] {
+        declare(&root, invalid);
+        root.write("usr/share/holo/files/10-x/etc/motd", "ours\n");
+        refused(&root, "was declared in a definition that is invalid; remove or correct it");
+        assert_eq!(root.holo(&["check"]).status, Some(1));
+        assert_eq!(root.read("etc/motd"), "declared\n");
+    }
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "ours\n");
+    fs::remove_dir_all(root.join("usr/share/holo/files/10-x")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "stock\n");
 }
 
 fn mode(root: &ScratchRoot, path: &str) -> u32 {

@@ -1,0 +1,167 @@
+//! Lives that have failed once.
+
+use super::steps::Bundle::{self, Archive, Purging, Scaffold};
+use super::steps::Step::{self, Append, Apply, Define, Fill, Force, Together, Write};
+use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
+
+pub(super) const LIVES: &[(&str, &[Step])] = &[
+    (
+        "an overlay goes with a person's change",
+        &[Define("etc/a", Overlay("ours\n")), Apply, Append("etc/a", 1), Define("etc/a", Nothing), Apply],
+    ),
+    (
+        "a failed entity has replaced a person's file",
+        &[Define("etc/app/y", File("ours\n")), Apply, Define("etc/app/y", Script), Append("etc/app/y", 11), Force],
+    ),
+    ("an edit in a directory that nobody makes", &[Define("etc/app/sub/z", Edits("block", true)), Apply]),
+    (
+        "an edit in a directory that an archive might make",
+        &[Fill("etc/app", Archive(&["x"], 0)), Define("etc/app/sub/z", Edits("block", true)), Force],
+    ),
+    (
+        "a file of an archive becomes an edit",
+        &[
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Edits("line block ini", false)),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold becomes an edit",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Edits("line", false)),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold that a person has changed becomes an edit",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Apply,
+            Append("etc/app/x", 1),
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Edits("line", false)),
+            Apply,
+            Force,
+        ],
+    ),
+    (
+        "a declared symlink becomes an edit",
+        &[Define("etc/a", Symlink), Apply, Define("etc/a", Edits("line ini", false)), Apply],
+    ),
+    (
+        "a file of a scaffold is edited",
+        &[Fill("etc/app", Scaffold(&["x"], 0)), Apply, Define("etc/app/x", Edits("line", false)), Apply, Force],
+    ),
+    (
+        "an edited file becomes one of an archive",
+        &[Define("etc/app/x", Edits("line", false)), Apply, Fill("etc/app", Archive(&["x"], 0)), Apply, Force],
+    ),
+    (
+        "an archive that is here gets a rival",
+        &[Fill("etc/app", Archive(&["x"], 0)), Apply, Define("etc/app/x", File("ours\n")), Apply],
+    ),
+    (
+        "what a person has changed in an archive is in the history",
+        &[
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Apply,
+            Write("etc/app/x", 1),
+            Force,
+            Append("etc/app/y", 2),
+            Fill("etc/app", Bundle::Nothing),
+            Force,
+        ],
+    ),
+    (
+        "an overlay comes after what was absent",
+        &[Define("etc/a", Absent), Apply, Define("etc/a", Overlay("ours\n")), Apply],
+    ),
+    (
+        "an overlay comes after a file that was nothing",
+        &[Define("etc/app/sub/z", File("ours\n")), Apply, Define("etc/app/sub/z", OverlayLink), Apply],
+    ),
+    (
+        "an overlay in a tree that is about to be written",
+        &[
+            Fill("etc/app", Scaffold(&["y", "sub/z"], 0)),
+            Define("etc/app/y", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Scaffold(&["y"], 1)),
+            Apply,
+        ],
+    ),
+    (
+        "a scaffold goes together with an overlay",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "an overlay comes when its scaffold goes",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a person's file becomes a directory by force",
+        &[
+            Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 0)),
+            Force,
+            Write("etc/app/x", 8),
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Directory),
+            Force,
+        ],
+    ),
+    (
+        "an archive takes over what was declared",
+        &[
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)),
+            Force,
+        ],
+    ),
+    (
+        "a version of an archive is without a file that has an overlay",
+        &[
+            Define("etc/app/sub/z", Overlay("other\n[life]\nkey = 3\n")),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)),
+            Apply,
+            Fill("etc/app", Archive(&["x"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "a declaration replaces an overlay on a file of an archive",
+        &[
+            Define("etc/app/x", Script),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)),
+            Together,
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+        ],
+    ),
+    ("an overlay becomes a directory", &[Define("etc/a", Overlay("ours\n")), Apply, Define("etc/a", Directory), Apply]),
+    (
+        "a file of edits becomes a directory",
+        &[Define("etc/app/y", Edits("block", true)), Apply, Define("etc/app/y", Directory), Apply],
+    ),
+];

@@ -1,0 +1,421 @@
+//! A machine during a life, and the model of who wrote what on it, which judges every step.
+
+use super::steps::{Coverage, Definitions, SUFFIXES, Source, Step};
+use bstr::{BString, ByteSlice};
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{End, Ends, Run, ScratchRoot};
+use rustix::fs::XattrFlags;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::thread;
+
+const PLUGINS: [&str; 3] = ["files", "scaffold", "archives"];
+/// What no entity is about: definitions, the state, and what the test needs.
+const OTHERS: [&str; 5] = ["usr", "tmp", "run", "plugin", "var/lib/holo"];
+/// What people write begins so.
+const MARK: &str = "person ";
+const NOTE: &str = "user.note";
+const ACL: &str = "system.posix_acl_access";
+
+/// Why a life has failed.
+pub(super) type Verdict = Result<(), String>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    File(BString),
+    Symlink(BString),
+    Directory,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    content: Content,
+    mode: u32,
+    owner: (u32, u32),
+    attributes: BTreeMap<&'static str, Vec<u8>>,
+}
+
+type Disk = BTreeMap<String, Node>;
+
+pub(super) struct Machine {
+    root: ScratchRoot,
+    sources: BTreeMap<String, Source>,
+    defined: Definitions,
+    /// The files as they would be without holo.
+    natural: Disk,
+    /// The paths at which people have changed what holo has made: what is to be there without holo is not defined.
+    unclear: BTreeSet<String>,
+    /// The paths that holo may still hold.
+    held: Coverage,
+}
+
+impl Machine {
+    pub(super) fn new() -> Machine {
+        let root = ScratchRoot::in_memory().env("HOLO_HISTORY", "1").file("etc/os-release", "ID=debian\n");
+        let root = PLUGINS.iter().fold(root, |root, plugin| disturb::configure(root, plugin));
+        let root = root
+            .file("etc/a", "stock a\n")
+            .file("etc/b.conf", "stock b\n[life]\nkey = 1\n")
+            .mode("etc/b.conf", 0o640)
+            .file("etc/app/x", "stock x\n")
+            .dir("etc/app/empty");
+        set(&root.join("etc/a"), NOTE, b"stock");
+        let mut machine = Machine {
+            root,
+            sources: BTreeMap::new(),
+            defined: Definitions::default(),
+            natural: Disk::new(),
+            unclear: BTreeSet::new(),
+            held: Coverage::default(),
+        };
+        machine.natural = machine.disk();
+        machine
+    }
+
+    /// Lives through a step.
+    pub(super) fn live(&mut self, step: Step) -> Verdict {
+        match step {
+            Step::Define(path, wish) => {
+                self.defined.wishes.insert(path, wish);
+                self.write_definitions();
+            }
+            Step::Fill(path, bundle) => {
+                self.defined.bundles.insert(path, bundle);
+                self.write_definitions();
+            }
+            Step::Write(path, number) => self.person(path, |full| {
+                if fs::symlink_metadata(full).is_ok_and(|found| found.is_symlink()) {
+                    fs::remove_file(full)?;
+                }
+                fs::write(full, format!("{MARK}{number}\n"))
+            }),
+            Step::Append(path, number) => self.append(path, &format!("{MARK}{number}\n")),
+            // Left out, see the steps.
+            Step::Delete(path) if self.held.overlaid.contains(path) && path.starts_with("etc/app/") => {}
+            Step::Delete(path) => self.person(path, |full| fs::remove_file(full)),
+            Step::Chmod(path, mode) => self.person(path, |full| match fs::symlink_metadata(full)?.is_file() {
+                true => fs::set_permissions(full, fs::Permissions::from_mode(mode)),
+                false => Ok(()),
+            }),
+            Step::Note(path) => self.person(path, |full| {
+                if fs::symlink_metadata(full)?.is_file() {
+                    set(full, NOTE, b"a person's");
+                }
+                Ok(())
+            }),
+            Step::Package(path, suffix, number) => {
+                let full = self.root.join(format!("{path}{suffix}"));
+                let _ = fs::write(full, format!("package {number}\n"));
+                self.unclear.extend([path.to_owned(), format!("{path}{suffix}")]);
+            }
+            Step::Apply => return self.apply(false),
+            Step::Force => return self.apply(true),
+            Step::Together => {
+                return self.interrupted(|root| {
+                    thread::scope(|scope| {
+                        let other = scope.spawn(|| root.holo(&["apply"]));
+                        format!("{}{}", root.holo(&["apply"]), other.join().unwrap())
+                    })
+                });
+            }
+            Step::KillPlugins(call, number) => {
+                let kill = |root: &_| disturb::at(root, &["apply"], call, number, Disturbance::Kill).0.to_string();
+                return self.interrupted(kill);
+            }
+            Step::KillHolo(call, number) => {
+                let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
+                let (log, holo) = (self.root.join("tmp/strace"), holo_testing::binaries::built("holo"));
+                let (log, holo) = (log.to_str().unwrap().to_owned(), holo.to_str().unwrap());
+                let words = ["-qq", "-o", &log, "-e", &trace, "-e", &inject, holo, "apply"];
+                return self.interrupted(|root| root.run("/usr/bin/strace", &words).to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn write_definitions(&mut self) {
+        let sources = self.defined.sources();
+        for path in self.sources.keys().filter(|path| !sources.contains_key(*path)) {
+            fs::remove_file(self.root.join(path)).unwrap();
+            // Empty directories of templates would be rendered.
+            let above = Path::new(path).ancestors().skip(1).take_while(|above| above.components().count() > 4);
+            let _ = above.map(|above| fs::remove_dir(self.root.join(above))).find(Result::is_err);
+        }
+        for (path, source) in sources.iter().filter(|(path, source)| self.sources.get(*path) != Some(source)) {
+            match source {
+                Source::File(content) => self.root.write(path, content),
+                Source::Script(text) => self.root.write_script(path, text),
+                Source::Symlink(target) => {
+                    self.root.write(path, "");
+                    fs::remove_file(self.root.join(path)).unwrap();
+                    symlink(target, self.root.join(path)).unwrap();
+                }
+            }
+        }
+        self.sources = sources;
+    }
+
+    /// A person changes a file, if there can be one.
+    fn person(&mut self, path: &str, does: impl FnOnce(&Path) -> std::io::Result<()>) {
+        let full = self.root.join(path);
+        let folder = full.parent().unwrap();
+        let is_directory = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        if is_directory(&full) || !is_directory(folder) || does(&full).is_err() {
+            return;
+        }
+        if self.held.has(path) {
+            self.unclear.insert(path.to_owned());
+            return;
+        }
+        self.unclear.remove(path);
+        match node(&full) {
+            Some(node) => drop(self.natural.insert(path.to_owned(), node)),
+            None => drop(self.natural.remove(path)),
+        }
+        for above in above(path).filter(|above| !self.natural.contains_key(*above)) {
+            self.unclear.insert(above.to_owned());
+        }
+    }
+
+    fn append(&mut self, path: &str, line: &str) {
+        let full = self.root.join(path);
+        if !fs::symlink_metadata(&full).is_ok_and(|found| found.is_file()) {
+            return;
+        }
+        let content = [fs::read(&full).unwrap().as_bytes(), line.as_bytes()].concat();
+        if let Some(Node { content: Content::File(natural), .. }) =
+            self.natural.get_mut(path).filter(|_| self.held.is_only_edited(path) && !self.unclear.contains(path))
+        {
+            // An edit leaves the lines of others alone.
+            natural.extend_from_slice(line.as_bytes());
+            fs::write(full, content).unwrap();
+            return;
+        }
+        self.person(path, |full| fs::write(full, content));
+    }
+
+    /// Returns all files that entities may be about.
+    fn disk(&self) -> Disk {
+        let mut disk = Disk::new();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(self.root.join(&folder)).into_iter().flatten() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let Some(node) = node(&self.root.join(&path)).filter(|_| !OTHERS.contains(&path.as_str())) else {
+                    continue;
+                };
+                if node.content == Content::Directory {
+                    folders.push(path.clone());
+                }
+                disk.insert(path, node);
+            }
+        }
+        disk
+    }
+
+    /// Returns the state of entities: records and files.
+    fn state(&self) -> String {
+        let files = BString::from(holo_testing::tree::dump(&self.root.join("var/lib/holo")).unwrap());
+        // Version 3 keeps its directories.
+        let folders = PLUGINS.into_iter().chain(["files/base", "files/provisioned"]);
+        let folders: Vec<String> = folders.map(|folder| format!("directory 0755 ./{folder}/\n")).collect();
+        let is_folder = |section: &str| folders.iter().any(|folder| folder == section);
+        let end = format!("{}\n", "-".repeat(40));
+        let sections = files.to_str_lossy();
+        // The inputs of earlier runs are kept for a rollback.
+        let is_ours = |section: &&str| {
+            !is_folder(section) && !section.contains(" ./state.db") && !section.contains(" ./.engine/")
+        };
+        let sections = sections.split(&end).filter(is_ours);
+        let files: String = sections.collect();
+        let whole = self.root.dump();
+        let records = whole.to_str_lossy();
+        let records: String = records.split(&end).filter(|section| section.starts_with("record of ")).collect();
+        files + &records
+    }
+
+    fn apply(&mut self, force: bool) -> Verdict {
+        let before = self.disk();
+        let (_, state) = (self.note_stock(&before), self.state());
+        let check = sound(self.root.holo(&["check", "--json"]))?;
+        ensure(self.disk() == before && self.state() == state, || format!("check has changed a file:\n{check}"))?;
+        let run =
+            sound(self.root.holo(if force { &["apply", "--json", "--force"][..] } else { &["apply", "--json"] }))?;
+        let is_clean = run.success();
+        let said = format!("{run}\nafter the check\n{check}");
+        predicted(&Ends::read(check), &Ends::read(run), force).map_err(|why| format!("{why}:\n{said}"))?;
+        self.judge(&before, &state, force, &said)?;
+        if is_clean {
+            self.held = self.defined.coverage();
+            self.settled()?;
+        }
+        Ok(())
+    }
+
+    /// Applies in a way of which the result is not defined.
+    fn interrupted(&mut self, apply: impl FnOnce(&ScratchRoot) -> String) -> Verdict {
+        let (before, state) = (self.disk(), self.state());
+        let said = apply(&self.root);
+        ensure(!said.contains("panicked"), || said.clone())?;
+        self.note_stock(&before);
+        self.judge(&before, &state, false, &said)
+    }
+
+    /// An overlay takes a file of the package manager as the new original.
+    fn note_stock(&mut self, before: &Disk) {
+        self.held.extend(&self.defined.coverage());
+        for path in &self.held.overlaid {
+            for stock in
+                SUFFIXES.map(|suffix| format!("{path}{suffix}")).into_iter().filter(|stock| before.contains_key(stock))
+            {
+                self.unclear.extend([path.clone(), stock]);
+            }
+        }
+    }
+
+    /// Judges what an apply has done.
+    fn judge(&self, before: &Disk, state: &str, force: bool, said: &str) -> Verdict {
+        let after = self.disk();
+        let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        // After a kill, temporary files are left until the next apply.
+        for path in paths.into_iter().filter(|path| !path.contains(".holo")) {
+            let (was, is) = (before.get(path), after.get(path));
+            let is_directory = |node: Option<&Node>| node.is_none_or(|node| node.content == Content::Directory);
+            let is_made = was.is_none() != is.is_none() && is_directory(was) && is_directory(is);
+            ensure(was == is || self.held.has(path) || (is_made && self.held.has_below(path)), || {
+                format!("{path} is not that of an entity, and has become\n{is:?}\ninstead of\n{was:?}\n{said}")
+            })?;
+        }
+        let now = format!("{}{}{}", texts(&after), self.state(), self.root.contents().concat());
+        let mut history = None;
+        for (path, node) in before {
+            let Content::File(content) = &node.content else { continue };
+            for line in content.lines().filter(|line| line.starts_with(MARK.as_bytes())) {
+                let line = line.to_str_lossy();
+                if now.contains(&*line) {
+                    continue;
+                }
+                // As in version 3, removing an overlay needs no force.
+                let is_overlaid = self.defined.wishes.get(path.as_str()).is_some_and(|wish| wish.is_overlay());
+                let is_scrubbed = self.held.overlaid.contains(path) && !is_overlaid;
+                let is_overwritten = force || is_scrubbed || self.held.is_purged(path);
+                let all = || self.root.holo(&["history", "show", "--diff"]).stdout_lossy().into_owned();
+                ensure(is_overwritten && history.get_or_insert_with(all).contains(&*line), || {
+                    format!("{path} has lost {line:?}\n{said}\nThe state was\n{state}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a clean apply, there is nothing to do.
+    fn settled(&self) -> Verdict {
+        let before = self.disk();
+        let check = sound(self.root.holo(&["check"]))?;
+        ensure(check.success(), || format!("after a clean apply, there is work left:\n{check}"))?;
+        let run = sound(self.root.holo(&["apply"]))?;
+        ensure(run.success() && run.stdout.is_empty(), || format!("a second apply does something:\n{run}"))?;
+        ensure(self.disk() == before, || format!("a second apply changes something:\n{run}"))
+    }
+
+    /// All definitions go, and holo leaves no trace.
+    pub(super) fn end(&mut self) -> Verdict {
+        self.note_stock(&self.disk());
+        self.defined = Definitions::default();
+        self.write_definitions();
+        let mut said = sound(self.root.holo(&["apply"]))?;
+        if !said.success() {
+            ensure(!self.unclear.is_empty(), || format!("without manual changes, the end needs force:\n{said}"))?;
+            said = sound(self.root.holo(&["apply", "--force"]))?;
+            ensure(said.success(), || format!("in the end, even force fails:\n{said}"))?;
+        }
+        let disk = self.disk();
+        let is_clear = |path: &&String| {
+            let prefix = format!("{path}/");
+            !self.unclear.contains(*path) && !self.unclear.iter().any(|unclear| unclear.starts_with(&prefix))
+        };
+        let paths: BTreeSet<&String> = disk.keys().chain(self.natural.keys()).collect();
+        for path in paths.into_iter().filter(is_clear) {
+            let (is, natural) = (disk.get(path), self.natural.get(path));
+            ensure(is == natural, || {
+                format!("in the end, {path} is\n{is:?}\nand was, or would be without holo,\n{natural:?}\n{said}")
+            })?;
+        }
+        let left = disk.keys().find(|path| path.contains(".holo") || path.contains(".staged"));
+        ensure(left.is_none(), || format!("{left:?} is left\n{said}"))?;
+        let state = self.state();
+        ensure(state.is_empty(), || format!("in the end, there is state:\n{state}\n{said}"))
+    }
+}
+
+/// Compares what a check has predicted with what an apply did. With force, what was refused may be done.
+fn predicted(check: &Ends, run: &Ends, force: bool) -> Verdict {
+    if force && check.entities().any(|(_, end)| end.result == "refused") {
+        return Ok(());
+    }
+    let ids: BTreeSet<&String> = check.entities().chain(run.entities()).map(|(id, _)| id).collect();
+    let result = |ends: &Ends, id: &String| {
+        let end = ends.entities().find(|(other, _)| *other == id).map(|(_, end)| end);
+        match end.map(|End { result, changes, .. }| (result.as_str(), changes.is_empty())) {
+            // Another entity takes over first, and it is unknown what is left then.
+            Some(("pending", true)) => "unknown",
+            Some(("pending", false)) => "changed",
+            Some(("", _)) | None => "unchanged",
+            Some((result, _)) => result,
+        }
+        .to_owned()
+    };
+    for id in ids {
+        let (predicted, did) = (result(check, id), result(run, id));
+        ensure(predicted == did || predicted == "unknown", || {
+            format!("{id} was predicted to be {predicted}, and is {did}")
+        })?;
+    }
+    Ok(())
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+/// Returns the run if no program has panicked.
+fn sound(run: Run) -> Result<Run, String> {
+    if run.stderr_lossy().contains("panicked") || run.signal.is_some() { Err(run.to_string()) } else { Ok(run) }
+}
+
+fn texts(disk: &Disk) -> String {
+    let text = |node: &Node| match &node.content {
+        Content::File(content) => content.to_str_lossy().into_owned(),
+        _ => String::new(),
+    };
+    disk.values().map(text).collect()
+}
+
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
+}
+
+fn node(path: &Path) -> Option<Node> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let content = if found.is_dir() {
+        Content::Directory
+    } else if found.is_symlink() {
+        Content::Symlink(fs::read_link(path).ok()?.to_str()?.into())
+    } else {
+        Content::File(fs::read(path).ok()?.into())
+    };
+    let mut value = [0; 256];
+    let mut attribute = |name: &'static str| {
+        let length = rustix::fs::lgetxattr(path, name, &mut value[..]).ok()?;
+        Some((name, value[..length].to_vec()))
+    };
+    let attributes = [NOTE, ACL].into_iter().filter_map(&mut attribute).collect();
+    Some(Node { content, mode: found.mode() & 0o7777, owner: (found.uid(), found.gid()), attributes })
+}
+
+fn set(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
+}
