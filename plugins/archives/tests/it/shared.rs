@@ -285,10 +285,15 @@ fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
 }
 
 fn lines_of_an_edit_become_no_part_of_a_base() {
-    for (definition, edited) in [
-        (extracted("a", "/opt/app"), "/opt/app/conf"),
-        ("url = \"file:///usr/share/a\"".to_owned(), "/srv/a"),
-        ("ensure = \"absent\"".to_owned(), "/srv/a"),
+    let goes = "one of both has to go";
+    for (definition, edited, words) in [
+        (
+            extracted("a", "/opt/app"),
+            "/opt/app/conf",
+            "is brought by both line:/opt/app/conf and archive:/srv/a".to_owned(),
+        ),
+        ("url = \"file:///usr/share/a\"".to_owned(), "/srv/a", format!("is edited by line:/srv/a; {goes}")),
+        ("ensure = \"absent\"".to_owned(), "/srv/a", format!("is edited by line:/srv/a; {goes}")),
     ] {
         let root = ScratchRoot::new().plugin("files").plugin("archives").file("etc/os-release", "ID=debian\n");
         root.write("usr/share/a", Tar::new().file("conf", "a\n").end());
@@ -297,8 +302,7 @@ fn lines_of_an_edit_become_no_part_of_a_base() {
         root.write("usr/share/holo/files/10-x.toml", format!("[[line]]\npath = {edited:?}\nline = \"ours\"\n"));
         apply(&root);
         declare(&root, "10-a", "/srv/a", &definition);
-        let words = format!("{edited} is edited by line:{edited}; one of both has to go");
-        fails(&root, &words);
+        fails(&root, &format!("{edited} {words}"));
         fs::remove_file(root.join("usr/share/holo/files/10-x.toml")).unwrap();
         apply(&root);
         settled(&root);
