@@ -241,25 +241,52 @@ impl WatchedPaths {
 
     /// Reads all pending events.
     pub(super) fn take(&mut self, heard: &mut Heard) -> Result<(), WatchError> {
+        let moves = self.read(heard)?;
+        self.follow(&moves, heard)
+    }
+
+    /// Reads all pending events. Returns which paths must be watched anew.
+    fn read(&self, heard: &mut Heard) -> Result<Moves, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_SIZE];
-        let mut is_moved = false;
+        let mut moves = Moves::default();
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {
             match reader.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| name.to_bytes().as_bstr());
                     let nodes = self.by_watch.get(&event.wd()).map(Vec::as_slice).unwrap_or_default();
-                    is_moved |= hear(&self.nodes, nodes, name, event.events(), heard);
+                    hear(&self.nodes, nodes, name, event.events(), heard, &mut moves);
                 }
-                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::WOULDBLOCK) => return Ok(moves),
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     return Err(IoError::new("read inotify of", &self.nodes.path(TOP), error.into()).into());
                 }
             }
         }
-        if is_moved { self.arm() } else { Ok(()) }
     }
+
+    /// Watches directories where they are now. What came into a new one before it was watched has had no event, so
+    /// it is looked for afterwards.
+    fn follow(&mut self, moves: &Moves, heard: &mut Heard) -> Result<(), WatchError> {
+        if moves.is_any {
+            self.arm()?;
+        }
+        let exists = |index: NodeIndex| self.nodes.path(index).symlink_metadata().is_ok();
+        for &path in moves.appeared.iter().filter(|&&path| exists(path)) {
+            concern_below(&self.nodes, path, Cause::Replaced, exists, heard);
+        }
+        Ok(())
+    }
+}
+
+/// The directories that have come, gone or moved.
+#[derive(Debug, Default)]
+struct Moves {
+    /// Whether there are any.
+    is_any: bool,
+    /// The paths that have appeared, and may have brought others below them.
+    appeared: Vec<NodeIndex>,
 }
 
 impl Nodes {
@@ -310,38 +337,36 @@ impl AsFd for WatchedPaths {
     }
 }
 
-/// Handles an event in a directory. Returns true if other directories must be watched from now on.
-fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags, heard: &mut Heard) -> bool {
+/// Handles an event in a directory.
+fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags, heard: &mut Heard, moves: &mut Moves) {
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         heard.everything = true;
-        return true;
+        moves.is_any = true;
+        return;
     }
     if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT) {
         nodes.iter().for_each(|&node| concern_below(all, node, Cause::Removed, |_| true, heard));
-        return true;
+        moves.is_any = true;
+        return;
     }
-    let Some((name, cause)) = name.zip(Cause::of(flags)) else { return false };
+    let Some((name, cause)) = name.zip(Cause::of(flags)) else { return };
     let comes_or_goes = matches!(cause, Cause::Replaced | Cause::Removed);
-    let mut is_moved = false;
     for &index in nodes {
         let node = &all.0[index];
         node.of_entries.iter().for_each(|&subject| heard.concern(subject, cause));
-        is_moved |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
+        moves.is_any |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
         let Ok(child) = all.find(index, &name.to_os_str_lossy()) else { continue };
         if comes_or_goes {
-            // Entries of a removed directory have had their own events. Entries of a new one exist already, without
-            // events.
-            let concerns_below = |index| match cause {
-                Cause::Removed => flags.contains(ReadFlags::MOVED_FROM),
-                _ => all.path(index).symlink_metadata().is_ok(),
-            };
-            concern_below(all, child, cause, concerns_below, heard);
-            is_moved |= !all.0[child].children.is_empty() || !all.0[child].of_entries.is_empty();
+            // Entries of a deleted directory have had their own events. Those of a new one are looked for later.
+            concern_below(all, child, cause, |_| flags.contains(ReadFlags::MOVED_FROM), heard);
+            if cause == Cause::Replaced && !all.0[child].children.is_empty() {
+                moves.appeared.push(child);
+            }
+            moves.is_any |= !all.0[child].children.is_empty() || !all.0[child].of_entries.is_empty();
         } else {
             all.0[child].subjects.iter().for_each(|&subject| heard.concern(subject, cause));
         }
     }
-    is_moved
 }
 
 /// Marks a path and those of its descendants that the predicate accepts.

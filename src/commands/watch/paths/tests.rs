@@ -1,7 +1,8 @@
 //! Tests of watched paths.
 
-use super::{Extent, Subject, WatchedPaths};
+use super::{Extent, Heard, Subject, WatchedPaths};
 use crate::entities::node::EntityIndex;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -51,4 +52,31 @@ fn paths_of_an_entity_are_found_without_a_search() {
     // Both times grow with the number of entities only, and a lookup is cheaper than an insertion, however busy the
     // machine is.
     assert!(begin.elapsed() < 10 * added, "{:?} after {added:?}", begin.elapsed());
+}
+
+/// A directory is moved into a new one after the event of the new one was read, and before that is watched.
+#[test]
+fn what_comes_into_a_directory_before_it_is_watched_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (before, after) = (folder.path().join("before"), folder.path().join("srv/app"));
+    fs::create_dir(&before).expect("a directory");
+    fs::write(before.join("conf"), "port 80\n").expect("a file");
+    let mut paths = WatchedPaths::new(folder.path()).expect("inotify");
+    paths.add(&after.join("conf"), Extent::Path, entity(1));
+    paths.add(&after.join("missing"), Extent::Path, entity(2));
+    paths.arm().expect("watched");
+
+    fs::create_dir(folder.path().join("srv")).expect("a directory");
+    let mut heard = Heard::default();
+    let moves = paths.read(&mut heard).expect("events");
+    assert!(!heard.is_event());
+    fs::rename(before, &after).expect("moved");
+    paths.follow(&moves, &mut heard).expect("watched");
+    assert_eq!(heard.entities.into_keys().collect::<Vec<_>>(), [EntityIndex::from(1_usize)]);
+
+    // From now on, it has events.
+    fs::write(after.join("missing"), "").expect("a file");
+    let mut heard = Heard::default();
+    paths.take(&mut heard).expect("events");
+    assert_eq!(heard.entities.into_keys().collect::<Vec<_>>(), [EntityIndex::from(2_usize)]);
 }
