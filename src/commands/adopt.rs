@@ -1,5 +1,6 @@
 //! `holo adopt`: writes resource files that describe the current state. The entities themselves are not changed.
 
+mod choices;
 mod definitions;
 mod gather;
 mod package;
@@ -21,6 +22,7 @@ use crate::plan::{assets, select};
 use crate::plugin::{OperationError, Plugin};
 use crate::report::{Adopted, Event, NotAdopted, Remarks, Reporter};
 use bstr::{BStr, BString, ByteSlice};
+use choices::Choices;
 use gather::{Gathered, Resources};
 use holo_protocol::{Candidate, CandidateKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -91,10 +93,15 @@ impl Run<'_> {
         if !self.arguments.all {
             return named(&self.arguments.selectors, &self.inventory, &self.settings.root);
         }
-        let include = included(&self.arguments.include, &self.settings.root)?;
-        let found = candidates(&include, &mut self.inventory, self.interrupt, self.reporter)?;
+        let root = &self.settings.root;
+        let choices = Choices::read(root)?;
+        let (mut include, others) = choices.included(root);
+        include.extend(included(&self.arguments.include, root)?);
+        let mut found = candidates(&include, &choices, &mut self.inventory, self.interrupt, self.reporter)?;
         self.has_failed |= found.has_failed;
+        found.excluded.retain(|excluded| !choices.include(excluded.id.as_bstr()));
         self.not_adopted.extend(found.excluded);
+        found.requests.extend(named(&others, &self.inventory, root)?);
         Ok(found.requests)
     }
 
@@ -307,7 +314,7 @@ const REPORTED: &str = "its resource files could not be made, as an error above 
 /// The candidates of all plugins.
 struct Found {
     requests: Vec<Request>,
-    /// Those that plugins exclude.
+    /// Those that plugins or the administrator exclude.
     excluded: Vec<NotAdopted>,
     /// Whether the list of a plugin is missing or incomplete.
     has_failed: bool,
@@ -394,6 +401,7 @@ fn included(directories: &[PathBuf], root: &Root) -> Result<Vec<PathBuf>, FatalE
 /// Requests the candidates of all plugins that support adoption. Failures are reported.
 fn candidates(
     include: &[PathBuf],
+    choices: &Choices,
     inventory: &mut Inventory,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
@@ -432,6 +440,11 @@ fn candidates(
     listed.retain(|(_, Candidate { id, reason, kind, .. })| match kind {
         CandidateKind::Excluded { command } => {
             excluded.push(NotAdopted { id: id.clone(), reason: reason.clone(), command: command.clone() });
+            false
+        }
+        CandidateKind::Usual | CandidateKind::Companion if choices.exclude(id.as_bstr()) => {
+            let reason = format!("{} excludes it", choices::PATH).into();
+            excluded.push(NotAdopted { id: id.clone(), reason, command: None });
             false
         }
         CandidateKind::Usual | CandidateKind::Companion => true,

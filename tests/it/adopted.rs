@@ -70,12 +70,13 @@ printf '[Service]\nExecStart=/bin/sleep 86400\n' >/srv/data/usr/lib/systemd/syst
 dpkg-deb --root-owner-group --build /srv/data /srv/repository/webserver-data_1.0-1_all.deb >/dev/null
 cd /srv/repository
 dpkg-scanpackages . /dev/null 2>/dev/null >Packages
-echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
-apt-get -q update >/dev/null
+: >/etc/apt/sources.list
 "#;
 
 /// The commands with which an administrator sets up the server.
 const BY_HAND: &str = r#"
+echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list.d/vendor.list
+apt-get -q update >/dev/null
 DEBIAN_FRONTEND=noninteractive apt-get -qy install webserver >/dev/null
 sed -i 's/It works!/Hello from my server/' /etc/webserver/webserver.conf
 systemctl restart webserver

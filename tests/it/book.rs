@@ -13,6 +13,7 @@
 
 use crate::examples::Example;
 use crate::transcript::{Shell, document, follow, install, steps};
+use bstr::ByteSlice;
 use holo_testing::overlay::{NEEDS, NEEDS_TO_BOOT};
 use holo_testing::{Need, Overlay, ScratchRoot, binaries, trial_of};
 use libtest_mimic::Trial;
@@ -34,12 +35,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of(&format!("commands of {page}"), &needs, move || commands_work(&page))
     };
     let links = trial_of("links of the book lead to its pages", &[Need::Program("mandoc")], links_lead_to_pages);
-    let readme = trial_of("example of the README", NEEDS, readme_example_works);
+    let needs = [NEEDS, &[Need::Program("ucf"), Need::Program("ucfr")]].concat();
+    let readme = trial_of("examples of the README, in order", &needs, readme_examples_work);
     pages().into_iter().map(trial).chain([links, readme]).collect()
 }
 
-/// The README's example, with another program in place of sshd.
-fn readme_example_works() {
+/// The README's examples, with another program in place of sshd: what was changed on the machine is adopted, and a setting is
+/// changed afterwards.
+fn readme_examples_work() {
     let text = document("README.md");
     let section = text.split("\n## An example\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let blocks: Vec<String> = section
@@ -50,7 +53,19 @@ fn readme_example_works() {
     let [script, overlay] = &blocks[..] else { panic!("{blocks:?}") };
     let machine = Overlay::new();
     install(&machine, &["files"]);
-    machine.write("/etc/ssh/sshd_config", "Port 22\n#PermitRootLogin yes\n");
+    // As on Debian, where the file is none of its package, which installs it by ucf.
+    machine.write("/usr/share/openssh/sshd_config", "Port 22\n#PermitRootLogin yes\n");
+    let install = "mkdir -p /etc/ssh && rm -f /etc/ssh/sshd_config
+        ucf /usr/share/openssh/sshd_config /etc/ssh/sshd_config && ucfr openssh-server /etc/ssh/sshd_config";
+    machine.must(install);
+    machine.must("sed -i 's/^Port.*/Port 2222/; s/#Permit.*/PermitRootLogin prohibit-password/' /etc/ssh/sshd_config");
+    let run = machine.holo(&["adopt", "/etc/ssh/sshd_config"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    let patch = machine.read("/etc/holo/resources/files/10-local/etc/ssh/sshd_config.holopatch");
+    assert!(patch.contains_str("-Port 22\n") && patch.contains_str("+Port 2222\n"), "{patch}");
+    let run = machine.holo(&["check"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+
     machine.script("/usr/sbin/sshd", "#!/bin/sh\n[ \"$1 $2\" = '-t -f' ] && grep -q '^PermitRootLogin no$' $3\n");
     machine.script("/etc/holo/resources/files/50-mysite/etc/ssh/sshd_config.holoscript", script);
     // The plugins of the other entities are not configured.
@@ -59,7 +74,14 @@ fn readme_example_works() {
     machine.write("/etc/holo/resources/files/50-mysite.toml", overlay);
     let run = machine.holo(&["apply"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
-    assert_eq!(machine.read("/etc/ssh/sshd_config"), "Port 22\nPermitRootLogin no\n");
+    assert_eq!(machine.read("/etc/ssh/sshd_config"), "Port 2222\nPermitRootLogin no\n");
+    // Another change belongs to the first one only if nothing was applied to it in between.
+    machine.must("sed -i 's/2222/2223/' /etc/ssh/sshd_config");
+    let run = machine.holo(&["adopt", "/etc/ssh/sshd_config"]);
+    assert!(run.success() && run.stdout.contains_str("90-local"), "{run}");
+    let run = machine.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    assert_eq!(machine.read("/etc/ssh/sshd_config"), "Port 2223\nPermitRootLogin no\n");
 }
 
 /// In the book, links to manual pages must lead to their HTML versions, and no link leads out of it.

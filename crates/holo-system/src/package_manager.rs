@@ -1,6 +1,10 @@
 //! The package manager.
 
 use crate::{OsRelease, Root};
+use std::path::{Path, PathBuf};
+
+/// The kind of what package managers learn of their repositories: packages need it, and whatever configures the repositories provides it.
+pub const INDEX: &str = "package-index";
 
 /// The files by which a package manager is recognized.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub struct PackageManager {
     pub databases: &'static [&'static str],
     /// The directories of its configuration below the root.
     pub configuration: &'static [&'static str],
+    /// The files, and directories of files, below the root that name its repositories.
+    pub sources: &'static [&'static str],
 }
 
 impl PackageManager {
@@ -46,6 +52,7 @@ pub static APT: PackageManager = PackageManager {
     programs: &["usr/bin/apt-get"],
     databases: &["var/lib/dpkg/status"],
     configuration: &["etc/apt"],
+    sources: &["etc/apt/sources.list", "etc/apt/sources.list.d"],
 };
 
 /// dnf: Fedora and its derivatives.
@@ -56,6 +63,7 @@ pub static DNF: PackageManager = PackageManager {
     programs: &["usr/bin/dnf", "usr/bin/dnf5"],
     databases: RPM_DATABASES,
     configuration: &["etc/dnf"],
+    sources: &["etc/yum.repos.d"],
 };
 
 /// zypper: SUSE.
@@ -66,6 +74,7 @@ pub static ZYPPER: PackageManager = PackageManager {
     programs: &["usr/bin/zypper"],
     databases: RPM_DATABASES,
     configuration: &["etc/zypp"],
+    sources: &["etc/zypp/repos.d"],
 };
 
 /// pacman: Arch Linux and its derivatives.
@@ -76,6 +85,7 @@ pub static PACMAN: PackageManager = PackageManager {
     programs: &["usr/bin/pacman"],
     databases: &["var/lib/pacman/local"],
     configuration: &["etc/pacman.conf"],
+    sources: &["etc/pacman.conf", "etc/pacman.d", "etc/pacman.d/repositories"],
 };
 
 /// apk: Alpine Linux.
@@ -86,6 +96,7 @@ pub static APK: PackageManager = PackageManager {
     programs: &["sbin/apk", "usr/bin/apk", "usr/sbin/apk"],
     databases: &["lib/apk/db/installed", "usr/lib/apk/db/installed"],
     configuration: &["etc/apk"],
+    sources: &["etc/apk/repositories"],
 };
 
 /// All package managers; the first of several equally likely ones is used.
@@ -102,6 +113,17 @@ impl PackageManager {
     #[must_use]
     pub fn has_configuration(&self, root: &Root) -> bool {
         self.configuration.iter().any(|path| root.has(path))
+    }
+
+    /// Returns the paths, as seen from the root, that decide with everything below them which packages are available.
+    pub fn configuration_paths(&self) -> impl Iterator<Item = PathBuf> {
+        [self.configuration, self.sources].into_iter().flatten().map(|path| Path::new("/").join(path))
+    }
+
+    /// Returns true if a path, as seen from the root, may decide which packages are available.
+    #[must_use]
+    pub fn is_configured_by(&self, path: &Path) -> bool {
+        self.configuration_paths().any(|configuration| path.starts_with(configuration))
     }
 
     /// Returns the paths by which it is recognized, besides the distribution.

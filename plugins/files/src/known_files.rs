@@ -8,6 +8,8 @@
 use bstr::{BString, ByteSlice};
 use holo_change::{CanonicalPaths, Fingerprint, Tree, UnchangedRecord, is_settled};
 use holo_plugin::definitions::{FileState, KnownFiles, OutlinedTable, TableId};
+use holo_plugin::system::PackageManager;
+use holo_plugin::system::package_manager::INDEX;
 use holo_plugin::{Asset, Host, ScanLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -93,7 +95,7 @@ impl KnownFiles for ScannedFiles<'_> {
             }
             ScanLimit::Ids(ids) => Related::new(tables, self.host)?.to(ids),
             ScanLimit::Neighbours { needs, provides } => {
-                Related::new(tables, self.host)?.to_neighbours(needs, provides)
+                Related::new(tables, self.host)?.to_neighbours(needs, provides, self.host)
             }
         }
     }
@@ -196,15 +198,18 @@ impl<'t> Related<'t> {
 
     /// Returns for each table whether its entity may be ordered next to one that needs and provides these assets, or interacts with such an
     /// entity. Returns `None` if that is unknown.
-    fn to_neighbours(&self, needs: &[Asset], provides: &[Asset]) -> Option<Vec<bool>> {
-        // Declared files need only paths and accounts, and provide only paths.
+    fn to_neighbours(&self, needs: &[Asset], provides: &[Asset], host: &Host) -> Option<Vec<bool>> {
+        // Declared files need only paths and accounts, and provide only paths and, below certain ones, the index of packages.
         if provides.iter().any(|asset| asset.kind != "path") {
             return None;
         }
         let paths = |assets: &'_ [Asset]| -> Vec<PathBuf> {
             assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.to_path_lossy().into()).collect()
         };
-        let (needs, provides) = (paths(needs), paths(provides));
+        let configuration = host.system().package_manager().filter(|_| needs.iter().any(|asset| asset.kind == INDEX));
+        let configuration = configuration.into_iter().flat_map(PackageManager::configuration_paths);
+        let (needs, mut provides) = (paths(needs), paths(provides));
+        provides.extend(configuration);
         if needs.iter().chain(&provides).any(|path| path.components().any(|part| part == Component::ParentDir)) {
             return None;
         }

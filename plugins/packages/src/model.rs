@@ -146,15 +146,6 @@ pub(crate) struct Offers {
     pub(crate) versions: Vec<String>,
 }
 
-/// Paths that show the age of an index, relative to the root.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IndexPaths {
-    /// Paths that change whenever the index changes.
-    pub(crate) made: &'static [&'static str],
-    /// Files, and directories of files, that configure the sources of the index.
-    pub(crate) sources: &'static [&'static str],
-}
-
 /// The answers to debconf questions of a package.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Answers {

@@ -185,14 +185,13 @@ impl Plugin for Packages {
     }
 }
 
-/// Returns true if a package is applied after the repositories of its manager. A repository or the package may define the opposite order.
+/// Returns true if a package is applied after what configures its manager: repositories, and declared files, which say so
+/// themselves unless their definitions have an order. A repository or the package may define the opposite order.
 fn comes_after_repositories(entity: &PackageEntity, common: &Common, repositories: &Repositories) -> bool {
-    let Ok(provider) = &entity.provider else { return false };
     let keys = &common.keys;
-    let is_repository = |id: &str| repositories.all.iter().any(|one| one.entity.id == id);
-    repositories.managers().contains(provider.name())
-        && !repositories.named_by().contains(entity.wanted.id.as_str())
-        && !keys.before.iter().chain(&keys.notifies).any(|id| is_repository(id.as_str()))
+    let configures = |id: &str| id.starts_with("file:/") || repositories.all.iter().any(|one| one.entity.id == id);
+    !repositories.named_by().contains(entity.wanted.id.as_str())
+        && !keys.before.iter().chain(&keys.notifies).any(|id| configures(id.as_str()))
 }
 
 /// Removes packages that are defined under two names, with an error, if the dispatcher is too old to check ownership.

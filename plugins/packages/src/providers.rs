@@ -7,9 +7,7 @@ mod pacman;
 mod rpm;
 mod zypper;
 
-use crate::model::{
-    Answers, IndexPaths, Installed, Item, Key, KeyError, Mark, Offers, PackageError, Step, Transaction,
-};
+use crate::model::{Answers, Installed, Item, Key, KeyError, Mark, Offers, PackageError, Step, Transaction};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use holo_plugin::Host;
@@ -89,9 +87,9 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns the available versions of packages. Unknown packages are left out.
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError>;
 
-    /// Returns the paths that show the age of its index.
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths { made: &[], sources: &[] }
+    /// Returns the paths below the root that change whenever its index changes.
+    fn index_files(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Returns the names of all known packages. Downloads nothing.

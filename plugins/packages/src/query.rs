@@ -1,7 +1,7 @@
 //! Queries the package manager for installed and available packages, and decides what to do.
 
 use crate::manager::Manager;
-use crate::model::{IndexPaths, Installed, Key, Offers, PackageError};
+use crate::model::{Installed, Key, Offers, PackageError};
 use crate::resolve::{Knowledge, RequestIndex, Resolved, needs_offers, resolve};
 use crate::wanted::{Ensure, Wanted};
 use holo_plugin::Output;
@@ -110,9 +110,14 @@ impl Manager<'_> {
 
     /// Returns the age of the index, or `None` if there is no index or its sources have changed since.
     pub(crate) fn index_age(&self) -> Option<Duration> {
-        let IndexPaths { made, sources } = self.provider.index_paths();
-        let made = made.iter().filter_map(|path| time(&self.system.path(path))).chain(time(&self.stamp())).max()?;
-        let sources = sources.iter().filter_map(|path| newest(&self.system.path(path))).max();
+        let made = self
+            .provider
+            .index_files()
+            .iter()
+            .filter_map(|path| time(&self.system.path(path)))
+            .chain(time(&self.stamp()))
+            .max()?;
+        let sources = self.provider.manager().sources.iter().filter_map(|path| newest(&self.system.path(path))).max();
         let is_outdated = sources.is_some_and(|changed| changed > made);
         // A time in the future counts as now.
         (!is_outdated).then(|| made.elapsed().unwrap_or_default())

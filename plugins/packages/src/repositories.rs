@@ -7,13 +7,14 @@ pub(crate) use executor::apply;
 
 use crate::model::PackageError;
 use crate::providers::{self, PackageProvider, ProviderError};
-use crate::repository::{INDEX, Key, Repository, RepositoryFile, masked};
+use crate::repository::{Key, Repository, RepositoryFile, masked};
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{HasTracks, Overlays, State, Tracks};
 use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definition, Definitions};
+use holo_plugin::system::package_manager::INDEX;
 use holo_plugin::{
     Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Preview, SENSITIVE, ScanError, Shown,
     Verdict, Witness, apply_one, leads_through_symlink,
@@ -211,12 +212,6 @@ pub(crate) struct Repositories {
 }
 
 impl Repositories {
-    /// Returns the names of the package managers that have repositories.
-    pub(crate) fn managers(&self) -> BTreeSet<&'static str> {
-        let provider = |one: &Arc<Declared<RepositoryEntity>>| Some(one.entity.provider.as_ref().ok()?.name());
-        self.all.iter().filter(|one| one.common.skipped.is_none()).filter_map(provider).collect()
-    }
-
     /// Returns the entities that a repository comes after by definition.
     pub(crate) fn named_by(&self) -> BTreeSet<&str> {
         let keys = self.all.iter().map(|one| &one.common.keys);

@@ -3,9 +3,6 @@
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
 
-/// The kind of the asset that repositories provide and packages need: an up-to-date index.
-pub(crate) const INDEX: &str = "package-index";
-
 /// A file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RepositoryFile {

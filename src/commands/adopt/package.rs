@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The parent of the resource directories of packages.
 const INSTALLED: &str = "/usr/share/holo";
@@ -65,11 +65,13 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
 fn installed(below: &Path, name: &str) -> PathBuf {
     let mut path = PathBuf::from(INSTALLED);
     for (depth, part) in below.components().enumerate() {
-        let definitions = part.as_os_str().to_str().filter(|text| depth == 1 && definitions::is_file_name(text));
-        match definitions.and_then(|text| text.strip_prefix(DEFINITIONS)) {
-            Some(rest) => path.push(format!("90-{name}{rest}")),
-            None if depth == 1 && part == Component::Normal(LOCAL.as_ref()) => path.push(format!("90-{name}")),
-            None => path.push(part),
+        let first = part.as_os_str().to_str().filter(|_| depth == 1);
+        let definitions = first.filter(|text| definitions::is_file_name(text));
+        let number = first.filter(|text| LOCAL.contains(text)).and_then(|text| text.strip_suffix("local"));
+        match (definitions.and_then(|text| text.strip_prefix(DEFINITIONS)), number) {
+            (Some(rest), _) => path.push(format!("90-{name}{rest}")),
+            (None, Some(number)) => path.push(format!("{number}{name}")),
+            (None, None) => path.push(part),
         }
     }
     path
@@ -147,6 +149,7 @@ mod tests {
     fn paths_contain_the_name_of_the_package() {
         for (below, expected) in [
             ("files/90-local/etc/90-local", "files/90-x/etc/90-local"),
+            ("files/10-local/etc/ssh/sshd_config", "files/10-x/etc/ssh/sshd_config"),
             ("packages/adopted-web.toml", "packages/90-x-web.toml"),
             ("services/adopted.toml", "services/90-x.toml"),
             ("files/adopted-etc-x.content", "files/adopted-etc-x.content"),

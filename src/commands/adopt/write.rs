@@ -17,8 +17,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The directory whose resource files are replaced when an entity is adopted again.
-pub(super) const LOCAL: &str = "90-local";
+/// The directories whose resource files are replaced when an entity is adopted again: those that others are applied to,
+/// and those that are applied last.
+pub(super) const LOCAL: [&str; 2] = ["10-local", "90-local"];
 /// The directory in which files are staged before they are moved into place. It cannot be the name of a plugin.
 const STAGING: &str = ".adopt";
 
@@ -305,7 +306,8 @@ impl Plan {
 /// Returns true if the file at this path below a resource directory was written by an earlier adoption.
 fn is_replaced(below: &Path) -> bool {
     let is_direct = below.components().count() == 1;
-    below.starts_with(LOCAL) || is_direct && below.as_os_str().as_bytes().starts_with(b"adopted-")
+    LOCAL.iter().any(|local| below.starts_with(local))
+        || is_direct && below.as_os_str().as_bytes().starts_with(b"adopted-")
 }
 
 fn parse(text: &[u8]) -> Result<toml::Table, SyntaxError> {

@@ -279,6 +279,11 @@ impl Exclusions {
     }
 }
 
+/// Returns true if `ucf` has installed a file.
+pub(super) fn is_generated(path: &str, host: &Host) -> bool {
+    pairs(&Root::new(host.root()), UCF_SUMS).iter().any(|(_, generated)| generated == path)
+}
+
 /// Returns true if a pattern excludes a path.
 pub(super) fn is_excluded(path: &str) -> bool {
     compiled().any(|(.., pattern)| pattern.matches_with(path, options()))

@@ -261,11 +261,14 @@ impl Search<'_> {
         paths.iter().filter(is_left).map(candidate).collect()
     }
 
-    /// Returns the package to group a file with: the one that owns it or whose scripts install it, the one with the name of
+    /// Returns the package to group a file with: the one with the name of a directory for fragments, such as
+    /// `/etc/rsyslog.d`, whose services read it, the one that owns it or whose scripts install it, the one with the name of
     /// a parent directory, or the only one with files in a parent directory.
     fn group(&self, path: &Path) -> Option<&str> {
         if let Some(file) = self.packaged.get(path) {
-            return Some(&file.package);
+            let is_for_fragments = |above: &&Path| above.as_os_str().as_bytes().ends_with(b".d");
+            let reader = path.ancestors().skip(1).filter(is_for_fragments).find_map(|above| self.namesake(above));
+            return Some(reader.unwrap_or(&file.package));
         }
         if let Some(package) = path.to_str().and_then(|path| self.exclusions.package(path)) {
             return Some(package);

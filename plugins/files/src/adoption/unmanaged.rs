@@ -1,7 +1,7 @@
 //! Adopts an unmanaged file as a resource file, a patch of the package's version, or a definition.
 
-use super::exclusions::is_excluded;
-use crate::overlay::adopt::{LOCAL, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write};
+use super::exclusions::{is_excluded, is_generated};
+use crate::overlay::adopt::{LOCAL_BASE, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use bstr::ByteSlice;
 use holo_change::acl::{Tag, letters};
@@ -104,29 +104,34 @@ fn describe(
             .warning(format!("{id} may contain secrets of this machine: the resource file with its content is a copy"));
     }
     let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
-    if packaged.is_some() && !acl.is_empty() {
+    let is_generated = packaged.is_none() && is_generated(name, host);
+    let is_brought = packaged.is_some() || is_generated;
+    if is_brought && !acl.is_empty() {
         output.warning(format!("{} is adopted without its ACL, which a file of a package cannot declare", adoption.id));
     }
-    if let Some(packaged) = &packaged
-        && let Some(original) = of(path, packaged, host)
+    let original = match &packaged {
+        Some(packaged) => of(path, packaged, host),
+        None if is_generated => generated_content(name, host),
+        None => None,
+    };
+    if let Some(original) = original
         && !is_binary(&original)
         && !is_binary(&content)
     {
         if original == content {
             return Ok(Adopted::Unchanged);
         }
-        let below = [LOCAL.as_bytes(), path.as_os_str().as_bytes(), PATCH_SUFFIX].concat();
+        let below = [LOCAL_BASE.as_bytes(), path.as_os_str().as_bytes(), PATCH_SUFFIX].concat();
         let to = adoption.directory.join(below.to_path_lossy());
         write(&to, &patch(path, &original, &content), resource_mode).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
     // The package installs its file with mode and owner. A file without a package does not exist on other machines, where an overlay would
     // do nothing.
-    let is_brought = packaged.is_some();
     let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
     let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
     if is_brought && !is_odd {
-        let to = adoption.directory.join(LOCAL).join(path.strip_prefix("/").unwrap_or(path));
+        let to = adoption.directory.join(LOCAL_BASE).join(path.strip_prefix("/").unwrap_or(path));
         write(&to, &content, resource_mode).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
@@ -212,6 +217,8 @@ fn source_name(path: &str) -> String {
 
 /// The directory of APT's downloaded archives.
 const ARCHIVES: &str = "/var/cache/apt/archives";
+/// The directory of the contents that `ucf` has installed, with a colon for each slash of their paths.
+const UCF_CONTENTS: &str = "/var/lib/ucf/cache";
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns the original content of a package's file, if an archive with the right content exists.
@@ -227,6 +234,11 @@ pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8
     // There may be archives of other versions.
     let contents = archives.iter().filter(is_of_package).filter_map(|archive| unpack(archive, path, host));
     contents.into_iter().find(|content| digest.is_of(content) == Some(true))
+}
+
+/// Returns the content that `ucf` has installed at a path.
+fn generated_content(path: &str, host: &Host) -> Option<Vec<u8>> {
+    fs::read(host.below_root(Path::new(UCF_CONTENTS)).join(path.replace('/', ":"))).ok()
 }
 
 /// Returns the content of a file in a Debian package.

@@ -56,7 +56,11 @@ impl Declaration {
             let (directories, below) = source_directories(source, host);
             directories.shown(below)
         });
+        let keys = &common.keys;
+        let has_order = [&keys.after, &keys.requires, &keys.subscribes].iter().any(|ids| !ids.is_empty());
+        let manager = host.system().package_manager().filter(|manager| manager.is_configured_by(&self.path));
         let entity = DeclaredFile {
+            configures: manager.filter(|_| !has_order).map(|manager| manager.name),
             path: self.path,
             canonical: self.canonical,
             sources: common.sources.clone(),

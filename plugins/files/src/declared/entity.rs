@@ -4,6 +4,7 @@ use crate::declared::FileDefinition;
 use crate::declared::definition::Ensure;
 use crate::overlay::FileEntity;
 use holo_change::acl::Tag;
+use holo_plugin::system::package_manager::INDEX;
 use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct DeclaredFile {
     pub(crate) timeout: Option<Duration>,
     /// The declaration, or `None` for an orphan.
     pub(crate) definition: Option<FileDefinition>,
+    /// The package manager that it configures. Packages come after it, unless it may have to come after a package.
+    pub(crate) configures: Option<&'static str>,
     /// A former overlay of the path that has not been scrubbed yet.
     pub(crate) overlay: Option<Box<FileEntity>>,
     /// The stored report of an orphan.
@@ -60,6 +63,7 @@ impl DeclaredFile {
                 Tag::UserObj | Tag::GroupObj | Tag::Mask | Tag::Other => {}
             }
         }
+        report.edges.provides.extend(self.configures.map(|manager| Asset::new(INDEX, manager)));
         report.edges.watch.push(path.into());
         report
     }

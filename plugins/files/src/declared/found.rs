@@ -171,6 +171,7 @@ impl DeclaredScan {
                 template: None,
                 timeout: None,
                 definition: None,
+                configures: None,
                 overlay: None,
                 orphan: Some(Box::new(report)),
             };

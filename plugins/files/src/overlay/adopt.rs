@@ -1,4 +1,4 @@
-//! Adopts manual changes of a target as a local resource file, which is applied last.
+//! Adopts manual changes of a target as a local resource file.
 
 use crate::overlay::desired;
 use crate::overlay::entity::{FileEntity, Kind, PATCH_SUFFIX, Resource};
@@ -16,8 +16,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The disambiguator of adopted resource files.
-pub(crate) const LOCAL: &str = "90-local";
+/// The disambiguator of adopted resource files, which are applied last.
+const LOCAL: &str = "90-local";
+/// The disambiguator of files that were changed before they had resource files, which are applied to them.
+pub(crate) const LOCAL_BASE: &str = "10-local";
 /// The permission bits of others.
 const OTHERS: u32 = 0o007;
 const ENTERED_BY_OTHERS: u32 = 0o001;
@@ -70,7 +72,7 @@ impl Target<'_> {
             )));
         }
         let is_local_plain = |resource: &&Resource| {
-            resource.kind == Kind::Plain && self.is_local(resource) && resource.path.starts_with(LOCAL)
+            resource.kind == Kind::Plain && self.is_local(resource) && resource.path.starts_with(self.disambiguator())
         };
         let resolved = resolved.map(|path| fs::read(path).map_err(|error| PathError::new("open", path, error)));
         let resolved = resolved.transpose()?;
@@ -115,8 +117,15 @@ impl Target<'_> {
     fn local_patch(&self) -> Option<&Resource> {
         let mut resources = self.entity.resources.iter();
         resources.find(|resource| {
-            resource.kind == Kind::Patch && resource.path.starts_with(LOCAL) && self.is_local(resource)
+            resource.kind == Kind::Patch && resource.path.starts_with(self.disambiguator()) && self.is_local(resource)
         })
+    }
+
+    /// Returns the directory of the resource file to write: that of an unmanaged file, if no other one is applied to it.
+    fn disambiguator(&self) -> &'static str {
+        let last = self.entity.resources.last();
+        let is_base = |last: &&Resource| last.path.starts_with(LOCAL_BASE) && self.is_local(last);
+        if last.filter(is_base).is_some() { LOCAL_BASE } else { LOCAL }
     }
 
     fn without_local_patch(&self) -> FileEntity {
@@ -153,7 +162,7 @@ impl Target<'_> {
     }
 
     fn below(&self, suffix: &[u8]) -> PathBuf {
-        let name = [LOCAL.as_bytes(), self.entity.path.as_os_str().as_bytes(), suffix].concat();
+        let name = [self.disambiguator().as_bytes(), self.entity.path.as_os_str().as_bytes(), suffix].concat();
         OsString::from_vec(name).into()
     }
 

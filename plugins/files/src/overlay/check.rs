@@ -132,6 +132,7 @@ fn try_check(
     let is_desired = current.equals(&desired.image);
     let before = provisioned.as_ref().unwrap_or(&base);
     let keeps_changes = desired::keeps_changes(entity, before, &current, &desired.image);
+    let is_adopted = unpatched.is_some() && provisioned.is_none();
     let validated = match (&is_desired, entity.validation()) {
         (Ok(false), Some(validation)) => validate(entity, validation, &desired.image, output),
         _ => Ok(()),
@@ -144,7 +145,7 @@ fn try_check(
         changes.push(format!("would use the new version next to {shown} as its base"));
     }
     if !is_desired {
-        if !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {
+        if !is_adopted && !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {
             if !mode.overwrites() {
                 return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
             }

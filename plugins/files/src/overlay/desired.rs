@@ -288,18 +288,18 @@ pub(crate) struct Unpatched {
     pub(crate) place: PathHandle,
 }
 
-/// Returns the original of a target that was never applied but already contains all its patches, because they were adopted from it.
+/// Returns the original of a target that was never applied but already contains its first patches, because they were adopted from it.
 pub(crate) fn unpatched(
     entity: &FileEntity,
     current: &Image,
     layout: &Layout,
 ) -> Result<Option<Unpatched>, EvaluationError> {
-    let are_patches = entity.resources.iter().all(|resource| resource.kind == Kind::Patch);
-    if entity.is_orphan() || !are_patches {
+    let first = entity.resources.iter().take_while(|resource| resource.kind == Kind::Patch);
+    if entity.is_orphan() || first.clone().next().is_none() {
         return Ok(None);
     }
     let Some(text) = read(current)?.filter(|text| !is_binary(text)) else { return Ok(None) };
-    let patches = entity.resources.iter().map(|resource| Ok(load(entity, resource, layout)?.patch));
+    let patches = first.map(|resource| Ok(load(entity, resource, layout)?.patch));
     let patches: Vec<Patch> = patches.collect::<Result<_, EvaluationError>>()?;
     let reversed: Vec<Patch> = patches.iter().rev().map(Patch::reversed).collect();
     let apply = |patches: &[Patch], text: &[u8]| {

@@ -98,10 +98,13 @@ fn try_prepare(
         layout.reject_edited(entity)?;
     }
 
+    // What a person has changed is in the patches that were adopted from it.
+    let mut is_adopted = false;
     let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,
         (None, Some((current, stamp))) => match desired::unpatched(entity, current, layout)? {
             Some(before) => {
+                is_adopted = provisioned.is_none();
                 change.consequences.scratch.push(before.place);
                 change.files.stage_base(&before.image, &layout.images)?;
                 before.image
@@ -149,6 +152,7 @@ fn try_prepare(
     if let Some(current) = &current
         && !mode.force
         && !is_desired
+        && !is_adopted
         && !is_ours(current, provisioned.as_ref(), &base)?
         && !desired::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
     {

@@ -1,4 +1,4 @@
-//! A changed file of a package whose archive is available is adopted as a patch of the original.
+//! Files of packages are adopted: as patches of the original if it is available, and with the package that reads them.
 
 use bstr::ByteSlice;
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -7,13 +7,14 @@ use std::fs;
 
 const ORIGINAL: &str = "one\ntwo\nthree\nfour\nfive\n";
 const EDITED: &str = "one\ntwo\n3\nfour\nfive\nsix\n";
-const PATCH: &str = "etc/holo/resources/files/90-local/etc/web.conf.holopatch";
+const PATCH: &str = "etc/holo/resources/files/10-local/etc/web.conf.holopatch";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Program("dpkg-deb"), Need::Program("md5sum")];
     vec![
         trial_of("an edit of a package's file is a patch of the original, which is the base", &needs, patched),
         trial_of("a file that others cannot reach is adopted as a private one", &[], private),
+        trial_of("a fragment belongs to the package that reads it", &[], fragments),
     ]
 }
 
@@ -79,9 +80,56 @@ fn patched() {
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
     assert_eq!(root.read("etc/web.conf"), EDITED.replace("one", "eins"));
+    // A later change goes into the same patch.
+    root.write("etc/web.conf", EDITED.replace("one", "eins").replace('3', "drei"));
+    let run = root.holo(&["adopt", "/etc/web.conf"]);
+    assert!(run.success() && root.read(PATCH).contains_str("-three\n+drei\n"), "{run}");
+    assert_eq!(root.read(PATCH).lines().filter(|line| line.starts_with(b"+")).count(), 3, "{}", root.read(PATCH));
     // Without the patch, the original is restored.
     fs::remove_file(root.join(PATCH)).unwrap();
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
     assert_eq!(root.read("etc/web.conf"), ORIGINAL.replace("one", "eins"));
+}
+
+fn fragments() {
+    const STATUS: &str = "\
+Package: rsyslog
+Status: install ok installed
+Version: 1
+Conffiles:
+ /etc/rsyslog.conf 5d41402abc4b2a76b9719d911017c592
+
+Package: postfix
+Status: install ok installed
+Version: 1
+Conffiles:
+ /etc/init.d/postfix 5d41402abc4b2a76b9719d911017c592
+ /etc/rsyslog.d/postfix.conf 5d41402abc4b2a76b9719d911017c592
+
+Package: init
+Status: install ok installed
+Version: 1
+";
+    let root = ScratchRoot::new()
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("var/lib/dpkg/status", STATUS)
+        .file("var/lib/dpkg/info/init.list", "/.\n")
+        .file("var/lib/dpkg/info/rsyslog.list", "/.\n/etc\n/etc/rsyslog.conf\n/etc/rsyslog.d\n")
+        .file(
+            "var/lib/dpkg/info/postfix.list",
+            "/.\n/etc\n/etc/init.d\n/etc/init.d/postfix\n/etc/rsyslog.d\n/etc/rsyslog.d/postfix.conf\n",
+        )
+        .file("etc/rsyslog.conf", "changed\n")
+        .file("etc/rsyslog.d/postfix.conf", "changed\n")
+        .file("etc/init.d/postfix", "changed\n");
+    let run = root.holo(&["adopt", "--all", "--dry-run", "--json"]);
+    let group = |path: &str| {
+        let of_path = |line: &&[u8]| line.contains_str(format!("\"file:{path}\""));
+        let line = run.stdout.lines().find(of_path).unwrap_or_default();
+        line.to_str().unwrap().split("\"group\":\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned)
+    };
+    let groups = ["/etc/rsyslog.conf", "/etc/rsyslog.d/postfix.conf", "/etc/init.d/postfix"].map(group);
+    assert_eq!(groups, ["rsyslog", "rsyslog", "postfix"].map(|name| Some(name.to_owned())), "{run}");
 }

@@ -1,7 +1,7 @@
 //! apk: Alpine Linux and derivatives.
 
 use crate::model::{
-    IndexPaths, Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
+    Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
 };
 use crate::providers::{PackageProvider, rank};
 use crate::system::System;
@@ -86,8 +86,8 @@ impl PackageProvider for Apk {
         Ok(read_policy(&String::from_utf8_lossy(&captured.stdout)))
     }
 
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths { made: &["var/cache/apk"], sources: &["etc/apk/repositories"] }
+    fn index_files(&self) -> &'static [&'static str] {
+        &["var/cache/apk"]
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {

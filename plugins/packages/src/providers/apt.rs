@@ -2,9 +2,7 @@
 
 mod words;
 
-use crate::model::{
-    Answers, IndexPaths, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction,
-};
+use crate::model::{Answers, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction};
 use crate::providers::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{self, Address, Repository, RepositoryFile};
 use crate::system::System;
@@ -98,11 +96,8 @@ impl PackageProvider for Apt {
         Ok(keys.iter().filter_map(|&key| Some((key.clone(), find(key)?))).collect())
     }
 
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths {
-            made: &["var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"],
-            sources: &["etc/apt/sources.list", "etc/apt/sources.list.d"],
-        }
+    fn index_files(&self) -> &'static [&'static str] {
+        &["var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"]
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {

@@ -3,7 +3,7 @@
 mod words;
 
 use super::rpm;
-use crate::model::{IndexPaths, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction};
+use crate::model::{Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction};
 use crate::providers::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -116,8 +116,8 @@ impl PackageProvider for Dnf {
         Ok(words::read_offers(&String::from_utf8_lossy(&captured.stdout), keys))
     }
 
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths { made: &["var/cache/dnf/last_makecache", "var/cache/libdnf5"], sources: &["etc/yum.repos.d"] }
+    fn index_files(&self) -> &'static [&'static str] {
+        &["var/cache/dnf/last_makecache", "var/cache/libdnf5"]
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {

@@ -3,7 +3,7 @@
 mod simulation;
 
 use crate::model::{
-    IndexPaths, Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
+    Installed, Instance, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Status, Step, Transaction,
 };
 use crate::providers::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
@@ -107,11 +107,8 @@ impl PackageProvider for Pacman {
         Ok(all)
     }
 
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths {
-            made: &["var/lib/pacman/sync"],
-            sources: &["etc/pacman.conf", "etc/pacman.d", "etc/pacman.d/repositories"],
-        }
+    fn index_files(&self) -> &'static [&'static str] {
+        &["var/lib/pacman/sync"]
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {

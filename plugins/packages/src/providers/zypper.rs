@@ -1,9 +1,7 @@
 //! zypper: openSUSE and SLES.
 
 use super::rpm::{self, plain};
-use crate::model::{
-    IndexPaths, Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction, shown,
-};
+use crate::model::{Installed, Item, Key, KeyError, Kind, Mark, Offers, PackageError, Step, Transaction, shown};
 use crate::providers::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -95,10 +93,6 @@ impl PackageProvider for Zypper {
             (_, Some(failure)) => Err(told(&search, &failure, &captured)),
             (_, None) => read_offers(&String::from_utf8_lossy(&captured.stdout), keys),
         }
-    }
-
-    fn index_paths(&self) -> IndexPaths {
-        IndexPaths { made: &[], sources: &["etc/zypp/repos.d"] }
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
