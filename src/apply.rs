@@ -67,6 +67,8 @@ pub struct Walk<'a> {
     /// Entities that are not changed now, although their definitions do not say so: they were deferred by their plugins,
     /// or one of their requirements is not changed now.
     waiting: HashMap<EntityIndex, Hold>,
+    /// Entities that act at every apply, and need not do so now unless they are refreshed.
+    acted: HashSet<EntityIndex>,
     /// Plugins with an entity that a check found pending.
     pending: HashSet<PluginIndex>,
     /// The inputs that define the entities. If set, orphans are scrubbed only while these inputs stay the same.
@@ -107,6 +109,7 @@ impl<'a> Walk<'a> {
             ends: Table::filled(None, inventory.entities.len()),
             begin: Zoned::now(),
             waiting: HashMap::new(),
+            acted: HashSet::new(),
             pending: HashSet::new(),
             inputs: None,
             inputs_have_changed: false,
@@ -144,6 +147,14 @@ impl<'a> Walk<'a> {
     #[must_use]
     pub fn with_inputs(self, inputs: &'a Fingerprint) -> Walk<'a> {
         Walk { inputs: Some(inputs), ..self }
+    }
+
+    /// Sets which entities are left alone because they were repaired too often, and which entities that act at every
+    /// apply need not do so now.
+    #[must_use]
+    pub fn with_limits(mut self, left_alone: &HashSet<EntityIndex>, acted: &HashSet<EntityIndex>) -> Walk<'a> {
+        self.waiting.extend(left_alone.iter().map(|&entity| (entity, Hold::LeftAlone)));
+        Walk { acted: acted.clone(), ..self }
     }
 
     /// Works on the selected entities, in the plan's order.
@@ -220,6 +231,14 @@ impl<'a> Walk<'a> {
         hold: Option<Hold>,
         reporter: &mut dyn Reporter,
     ) -> Result<(), FatalError> {
+        if hold == Some(Hold::Acted) {
+            for &entity in part {
+                self.ends[entity] = Some(End::Unchanged);
+                reporter.event(Event::Begin(&self.entities[entity]));
+                reporter.event(Event::End(&self.entities[entity], End::Unchanged, Duration::ZERO));
+            }
+            return Ok(());
+        }
         let able = self.leave_out(part, reporter)?;
         let task = if hold.is_some() { Task::Check } else { self.task };
         if hold.is_none() {
@@ -289,6 +308,8 @@ impl<'a> Walk<'a> {
     fn check_unselected(&mut self, entity: EntityIndex) -> Result<End, FatalError> {
         let end = if self.plan.conflicts_of(entity).next().is_some() {
             End::Failed
+        } else if self.hold(entity) == Some(Hold::Acted) {
+            End::Unchanged
         } else {
             // The requirement is not applied, so force does not matter.
             let forces = mem::take(&mut self.forces);

@@ -482,6 +482,16 @@ pub struct Apply {
     /// Exit with 0 even if entities fail or are refused, like version 3
     #[arg(long)]
     pub exit_zero: bool,
+    /// For the agent: nobody has asked for this run, so limits on repairs hold, and what acts at every apply does so
+    /// once in this time
+    #[arg(long, hide = true, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
+    pub unattended: Option<Duration>,
+    /// For the agent: an entity whose health is critical
+    #[arg(long, hide = true, value_name = "ENTITY", requires = "unattended")]
+    pub critical: Vec<OsString>,
+    /// Whether a watch repairs what has drifted
+    #[arg(skip)]
+    pub is_of_watch: bool,
     /// The system
     #[command(flatten)]
     pub system: System,

@@ -17,6 +17,7 @@ mod history;
 mod inputs;
 mod manual;
 mod plugin_check;
+mod repairs;
 mod report;
 mod rollback;
 mod scan;

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{io, thread};
 use tokio::sync::mpsc::Sender;
 
@@ -24,6 +25,11 @@ pub enum Task {
     Apply {
         /// Their IDs; all entities if empty.
         entities: Vec<String>,
+        /// Those whose health is critical.
+        critical: Vec<String>,
+        /// The time in which an entity that acts at every apply does so once; `None` if a person asks for the apply, which
+        /// then has no limits.
+        unattended: Option<Duration>,
     },
     /// Check all entities.
     Check,
@@ -67,7 +73,13 @@ impl Task {
                 arguments.extend(["--number", "0", "--since"].map(Into::into));
                 arguments.push(since.to_string().into());
             }
-            Task::Apply { entities } | Task::Health { entities } => arguments.extend(entities.iter().map(Into::into)),
+            Task::Apply { entities, critical, unattended } => {
+                let time = unattended.iter().map(|time| format!("--unattended={}ms", time.as_millis()));
+                let critical = critical.iter().map(|entity| format!("--critical={entity}"));
+                arguments.extend(time.chain(critical).map(Into::into));
+                arguments.extend(entities.iter().map(Into::into));
+            }
+            Task::Health { entities } => arguments.extend(entities.iter().map(Into::into)),
             Task::Watch { apply: false } | Task::Check => {}
         }
         arguments

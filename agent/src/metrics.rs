@@ -44,6 +44,7 @@ pub struct Metrics {
     last_good: Gauge,
     last_run: GaugeVec,
     watching: IntGaugeVec,
+    watch_up: IntGauge,
     paused: IntGauge,
 }
 
@@ -93,13 +94,17 @@ impl Metrics {
                 Opts::new("holo_last_run_timestamp_seconds", "The time at which the last whole run ended."),
                 &["verb"],
             )?,
+            watch_up: IntGauge::new(
+                "holo_watch_up",
+                "1 if holo watch has checked all entities, and waits for events.",
+            )?,
             watching: IntGaugeVec::new(
                 Opts::new("holo_watching", "1 if holo watch runs, by what is done about drift."),
                 &["mode"],
             )?,
             paused: IntGauge::new("holo_agent_paused", "1 if the agent makes no changes, on request.")?,
         };
-        let all: [Box<dyn Collector>; 14] = [
+        let all: [Box<dyn Collector>; 15] = [
             Box::new(info),
             Box::new(metrics.runs.clone()),
             Box::new(metrics.durations.clone()),
@@ -113,6 +118,7 @@ impl Metrics {
             Box::new(metrics.last_good.clone()),
             Box::new(metrics.last_run.clone()),
             Box::new(metrics.watching.clone()),
+            Box::new(metrics.watch_up.clone()),
             Box::new(metrics.paused.clone()),
         ];
         all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
@@ -180,6 +186,11 @@ impl Metrics {
         for (mode, applied) in [("apply", true), ("report", false)] {
             self.watching.with_label_values(&[mode]).set(i64::from(applies == Some(applied)));
         }
+    }
+
+    /// Sets whether a watch notices drift.
+    pub(crate) fn set_watch_up(&self, is_up: bool) {
+        self.watch_up.set(i64::from(is_up));
     }
 
     pub(crate) fn set_paused(&self, is_paused: bool) {

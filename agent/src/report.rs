@@ -71,7 +71,8 @@ impl Display for Status {
         list(f, "failed", &self.failed)?;
         let unwell: BTreeMap<String, Trouble> = self.health.iter().filter_map(unwell).collect();
         list(f, "unwell", &unwell)?;
-        for error in [&self.config_error, &self.spool_error].into_iter().flatten() {
+        let watch = self.watch_error.as_ref().map(|error| format!("nothing is watched: {error}"));
+        for error in [&self.config_error, &watch, &self.spool_error].into_iter().flatten() {
             writeln!(f, "     error {error}")?;
         }
         Ok(())
@@ -216,6 +217,9 @@ pub struct Status {
     /// The error in the configuration, if a previous one is in use instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
+    /// The reason for which nothing is watched, because `holo watch` has ended by itself or could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_error: Option<String>,
     /// The reason why events cannot be written to disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool_error: Option<String>,

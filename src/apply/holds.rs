@@ -1,5 +1,5 @@
-//! Entities that an apply only checks: by definition, outside of their schedules, and orphans whose definitions may
-//! come back. Entities that their plugins have deferred count as such for the entities that require them.
+//! Entities that an apply only checks: by definition, outside of their schedules, if they were repaired too often, and
+//! orphans whose definitions may come back. Entities that their plugins have deferred count as such for the entities that require them.
 
 use super::Walk;
 use super::outcome::Outcome;
@@ -26,6 +26,10 @@ pub(super) enum Hold {
     Inputs,
     /// Its plugin has deferred it.
     Deferred,
+    /// It was repaired too often.
+    LeftAlone,
+    /// It acts at every apply, and need not do so now. It is not even checked.
+    Acted,
 }
 
 impl Walk<'_> {
@@ -36,6 +40,9 @@ impl Walk<'_> {
         }
         if self.inputs_have_changed && self.entities[entity].is_orphan() {
             return Some(Hold::Inputs);
+        }
+        if self.acted.contains(&entity) && !self.refreshes.is_due(self.entities[entity].id()) {
+            return Some(Hold::Acted);
         }
         let controls = self.entities[entity].controls();
         if controls.noop {
@@ -93,6 +100,8 @@ impl Hold {
             Hold::Requirement => "not changed now, because a requirement was not met",
             Hold::Inputs => "not scrubbed now, as the inputs have changed since they were read; the next apply does it",
             Hold::Deferred => "not changed now; the next apply does it",
+            Hold::LeftAlone => "not changed now, because it was repaired too often",
+            Hold::Acted => "has acted already",
         }
     }
 
@@ -104,6 +113,8 @@ impl Hold {
             Hold::Requirement => "which is on hold itself",
             Hold::Inputs => "which is not scrubbed now",
             Hold::Deferred => "which is deferred",
+            Hold::LeftAlone => "which is left alone, because it was repaired too often",
+            Hold::Acted => "which has acted already",
         }
     }
 }

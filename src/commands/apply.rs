@@ -3,6 +3,7 @@
 use super::Context;
 use super::check::Preview;
 use super::inputs::Inputs;
+use super::repairs::{Limits, lift};
 use crate::apply::Walk;
 use crate::cli::Apply;
 use crate::discovery::inventory::Purpose;
@@ -101,11 +102,12 @@ fn walk(
         reporter.end_paragraph();
     })?;
     let mut inputs = Inputs::new(settings, &arguments.selection.selectors).with_memory();
-    if !(arguments.force || arguments.output.json)
+    if !(arguments.force || arguments.output.json || arguments.unattended.is_some())
         && let Some(entities) = inputs.settled()
     {
         *lock = Some(lock_up(arguments, settings, interrupt, reporter)?);
         if settled::still_holds(settings) {
+            lift(database, |_| true)?;
             let tally = super::show_settled(entities, settings, reporter);
             reporter.event(Event::Applied(&tally, began.elapsed()));
             return Ok(tally);
@@ -129,14 +131,19 @@ fn walk(
     let mut sent = SentValues::load(database, inventory.cache()).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_gone(&mut refreshes, &mut sent);
+    let limits = Limits::load(arguments, (&inventory, &selected), &settings.root, database, reporter)?;
     let mut keeper = Keeper::begin(settings, &inventory.resources);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, (refreshes, sent))
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff)
         .with_values(Values::new(settings))
-        .with_inputs(fingerprint);
-    let done = walk.go(&mut keeper.observe(reporter));
+        .with_inputs(fingerprint)
+        .with_limits(&limits.left_alone, &limits.acted);
+    let mut observer = limits.observe(reporter);
+    let done = walk.go(&mut keeper.observe(&mut observer));
+    let ended = observer.ended;
+    limits.count(&ended, &inventory, &settings.root, database).map_err(FatalError::could_not_run)?;
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };

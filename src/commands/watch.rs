@@ -13,6 +13,8 @@ mod writers;
 use super::Context;
 use super::check::{self, Finding, Findings};
 use super::inputs::Inputs;
+use super::repairs::Repairs;
+use super::repairs::definitions::Definitions;
 use crate::apply::Walk;
 use crate::cli::{Selection, Watch};
 use crate::discovery::inventory::{Inventory, Purpose};
@@ -27,11 +29,10 @@ use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use bstr::{BString, ByteSlice};
 use holo_state::Database;
-use jiff::Zoned;
-use known::{Causes, Definitions, Known, State, absolute, watch_definitions};
+use jiff::{Timestamp, Zoned};
+use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
 use queue::{Queue, Timers, Woken};
-use repairs::Fights;
 use signal_hook::consts::SIGPIPE;
 use sources::Sources;
 use std::collections::HashSet;
@@ -57,8 +58,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         known: Known::default(),
         queue: Queue::new(watched, arguments.settle),
         cache: None,
-        fights: Fights::default(),
-        common_inputs: None,
+        release: None,
         timers: Timers::default(),
         is_flawed: false,
         told: HashSet::new(),
@@ -84,9 +84,8 @@ struct Watcher<'a> {
     queue: Queue,
     /// The parent of the cache directories of plugins that watch.
     cache: Option<Arc<CacheDirectory>>,
-    fights: Fights,
-    /// A hash of the inputs that any definition may depend on, at the time of the last full check.
-    common_inputs: Option<u64>,
+    /// The time at which an entity that was repaired too often may be repaired again.
+    release: Option<Instant>,
     timers: Timers,
     /// Whether there may be unknown entities because definitions are invalid.
     is_flawed: bool,
@@ -106,7 +105,7 @@ impl Watcher<'_> {
                 return Ok(self.exit_code());
             }
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
-            let due = [self.fights.next(), self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
+            let due = [self.release, self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {
                 Woken::Heard(heard) => {
                     let is_event = heard.is_event();
@@ -125,7 +124,14 @@ impl Watcher<'_> {
     fn look_at_due(&mut self) -> Result<(), FatalError> {
         let now = Instant::now();
         self.queue.writers.release(now);
-        let released = self.fights.release(now);
+        let released = if self.release.take_if(|at| *at <= now).is_some() {
+            let mut repairs = self.repairs()?;
+            let released = repairs.release(Timestamp::now());
+            self.keep(&mut repairs)?;
+            released
+        } else {
+            Vec::new()
+        };
         let released = released.iter().filter_map(|id| self.known.find(id.as_bstr()));
         let causes = released.chain(self.timers.due(&Zoned::now(), now)).map(|entity| (entity, None));
         let drifted = self.look(&causes.collect())?;
@@ -184,7 +190,7 @@ impl Watcher<'_> {
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));
         self.is_flawed = inventory.is_flawed_for(&selection);
-        self.forget_fights(&inventory, &known);
+        self.forget_repairs(&inventory, &known)?;
         drop(inventory);
         // The data that is kept lies above the memory of the scan on the heap. Moving it lets the C library return the
         // rest to the system.
@@ -196,17 +202,17 @@ impl Watcher<'_> {
     }
 
     /// Forgets the repairs of entities whose definitions have changed since.
-    fn forget_fights(&mut self, inventory: &Inventory, known: &Known) {
-        let inputs = known::common_inputs(&self.settings.root);
-        if self.common_inputs.replace(inputs) != Some(inputs) {
-            self.fights = Fights::default();
-            return;
+    fn forget_repairs(&mut self, inventory: &Inventory, known: &Known) -> Result<(), FatalError> {
+        if !self.arguments.apply {
+            return Ok(());
         }
+        let mut repairs = self.repairs()?;
         let mut definitions = Definitions::new(&known.beginnings, &self.settings.root);
-        let repaired = inventory.entities.iter().filter(|entity| self.fights.has(entity.id()));
-        let found = repaired
-            .filter_map(|entity| Some((entity.id().to_owned(), definitions.fingerprint(&entity.report_sources())?)));
-        self.fights.forget_unless(&found.collect());
+        let repaired = inventory.entities.iter().filter(|entity| repairs.has(entity.id()));
+        let found = repaired.map(|entity| (entity.id().to_owned(), definitions.fingerprint(&entity.report_sources())));
+        let found = found.collect();
+        repairs.forget_changed(&found);
+        self.keep(&mut repairs)
     }
 
     /// Checks entities with events, and those that may be affected or fixed by the same change. Returns those that have
@@ -253,19 +259,28 @@ impl Watcher<'_> {
     /// Records findings, and reports what is new. Returns the entities that have drifted.
     fn learn(&mut self, found: Vec<Finding>, causes: &Causes) -> Vec<EntityIndex> {
         let mut drifted = Vec::new();
+        // Without them, it is at worst reported as drifted that an entity is left alone.
+        let mut repairs = if self.arguments.apply { self.repairs().unwrap_or_default() } else { Repairs::default() };
         for finding in found {
             let Some(entity) = self.known.find(finding.id.as_bstr()) else { continue };
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
                 _ if finding.is_unknown => continue,
+                End::Pending if self.known.entities[entity].always_acts => {
+                    (State::Desired, Noticed::Returned(finding.id.as_bstr()))
+                }
                 End::Pending | End::Refused => {
                     drifted.push(entity);
                     let reason = causes.get(&entity).cloned().flatten().or_else(|| finding.reason());
                     let needs_force = finding.end == End::Refused;
                     let writer = self.queue.writer_of(entity);
-                    writer.iter().for_each(|writer| self.fights.written(finding.id.as_bstr(), writer));
+                    writer.iter().for_each(|writer| repairs.written(finding.id.as_bstr(), writer));
                     let (id, is_edited) = (finding.id.as_bstr(), needs_force && finding.is_edited);
-                    (State::Drifted, Noticed::Drifted { id, reason, writer, needs_force, is_edited })
+                    let noticed = match repairs.left_alone_until(id, Timestamp::now()) {
+                        Some(until) if !needs_force => repairs.notice(id, self.known.limit(entity), until),
+                        _ => Noticed::Drifted { id, reason, writer, needs_force, is_edited },
+                    };
+                    (State::Drifted, noticed)
                 }
                 End::Failed | End::DependencyFailed => (State::Failed, finding.failure()),
                 End::Unchanged | End::Changed | End::ConditionNotMet => {
@@ -283,6 +298,8 @@ impl Watcher<'_> {
                 self.timers.retry(entity, finding.is_broken, Instant::now());
             }
         }
+        // Without a known writer, nothing is lost.
+        let _ = self.keep(&mut repairs);
         drifted
     }
 

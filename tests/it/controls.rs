@@ -15,6 +15,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         deferred_entity_does_not_refresh_others_and_keeps_its_refresh,
         plugin_check_accepts_a_deferral,
         semaphore_limits_concurrent_entities,
+        unattended_runs_repair_only_as_often_as_the_limit_allows,
+        unattended_runs_act_once_in_their_time,
+        what_is_critical_counts_even_if_nothing_changes,
         invalid_control_is_an_error_with_its_line,
         definitions_support_the_controls,
     ]
@@ -40,6 +43,78 @@ esac
 pub(crate) fn root(report: &str) -> ScratchRoot {
     let root = ScratchRoot::new().binary(built("holo")).holorc("plugin x\n").dir("usr/share/holo/x").dir("state");
     root.script("usr/lib/holo/holo-x", PLUGIN).file("report", report).file("log", "")
+}
+
+fn unattended_runs_repair_only_as_often_as_the_limit_allows() {
+    let root = root("ENTITY: x:a\nLIMIT: 2/1h\nENTITY: x:b\nREQUIRES: x:a\n");
+    let remove = || std::fs::remove_file(root.join("state/a")).unwrap();
+    let unattended = || root.holo(&["apply", "--unattended", "1h"]);
+    // What is made for the first time is no repair.
+    for _ in 0..3 {
+        let run = unattended();
+        assert!(run.success() && root.exists("state/a"), "{run}");
+        remove();
+    }
+    for _ in 0..2 {
+        let run = unattended();
+        assert!(!root.exists("state/a"), "{run}");
+        assert_eq!(run.status, Some(3), "{run}");
+        let said = run.stderr_lossy();
+        assert!(
+            said.contains("x:a: repaired 2 times within 1h, and changed again: something else manages it"),
+            "{run}"
+        );
+        assert!(said.contains("not changed now, because it was repaired too often"), "{run}");
+        assert!(said.contains("requires x:a, which is left alone"), "{run}");
+    }
+    assert!(root.holo(&["state", "export"]).stdout_lossy().contains("\"table\":\"repair\""));
+    // A person ends that.
+    assert!(root.holo(&["apply"]).success() && root.exists("state/a"));
+    assert!(!root.holo(&["state", "export"]).stdout_lossy().contains("\"table\":\"repair\""));
+    remove();
+    assert!(unattended().success() && root.exists("state/a"));
+}
+
+fn unattended_runs_act_once_in_their_time() {
+    let root = root("ENTITY: x:a\nALWAYS: yes\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nNOTIFIES: x:a\n");
+    let plugin = root.read("usr/lib/holo/holo-x").to_string();
+    // An action is never in its desired state.
+    let root = root.script(
+        "usr/lib/holo/holo-x",
+        plugin.replace("changed: created' >&3; }", "changed: created' >&3; }; [ $2 != x:a ] || rm \"$state\""),
+    );
+    let times = || log(&root).lines().filter(|line| line.starts_with("apply x:a")).count();
+    let unattended = |time: &str, entities: &[&str]| {
+        let run = root.holo(&[&["apply", "--unattended", time][..], entities].concat());
+        assert!(run.success(), "{run}");
+        times()
+    };
+    assert_eq!(unattended("1h", &[]), 1);
+    assert_eq!(unattended("1h", &[]), 1);
+    std::fs::remove_file(root.join("state/b")).unwrap();
+    // It does not block what requires it.
+    assert_eq!(unattended("1h", &["x:b"]), 1);
+    assert!(root.exists("state/b"));
+    // A refresh is another reason.
+    std::fs::remove_file(root.join("state/c")).unwrap();
+    assert_eq!(unattended("1h", &[]), 2);
+    assert_eq!(unattended("0s", &[]), 3);
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(times(), 4);
+    // That it acts is no repair.
+    (0..5).for_each(|_| _ = unattended("0s", &[]));
+    assert_eq!(times(), 9);
+}
+
+fn what_is_critical_counts_even_if_nothing_changes() {
+    let root = root("ENTITY: x:a\nENTITY: x:b\n");
+    ["state/a", "state/b"].iter().for_each(|path| root.write(path, ""));
+    for _ in 0..5 {
+        let run = root.holo(&["apply", "--unattended", "1h", "--critical", "x:a", "x:a", "x:b"]);
+        assert!(run.success(), "{run}");
+    }
+    let times = |id: &str| log(&root).lines().filter(|line| line.starts_with(&format!("apply {id}"))).count();
+    assert_eq!((times("x:a"), times("x:b")), (3, 5));
 }
 
 /// Returns hours that do not include the near future.

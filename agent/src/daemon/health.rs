@@ -141,8 +141,6 @@ impl HealthRounds {
             if *state == HealthState::Critical {
                 let requires = self.checked.as_ref().and_then(|checked| checked.get(entity)).cloned();
                 self.repairs.want(entity, &requires.unwrap_or_default(), is_once, now);
-            } else {
-                self.repairs.forget(entity);
             }
         }
     }
@@ -224,52 +222,41 @@ impl Daemon<'_> {
     }
 }
 
-/// The maximum number of applies of an entity within `WITHIN`.
-const TIMES: usize = 3;
-/// The period in which applies are counted.
-const WITHIN: Duration = Duration::from_secs(10 * 60);
-/// The time for which an entity is not applied after it reached the limit.
+/// The time for which an apply is not tried again after holo has left an entity alone, unless a complete run says
+/// otherwise.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// The due and past applies.
+/// The applies of critical entities. holo counts them, together with other repairs.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
+    /// The entities to apply: critical ones, and those that they require.
     due: BTreeSet<String>,
-    tried: BTreeMap<String, Tried>,
-}
-
-/// The past applies of an entity.
-#[derive(Debug, Default)]
-struct Tried {
-    at: Vec<Instant>,
-    left_until: Option<Instant>,
+    critical: BTreeSet<String>,
+    /// The entities that were repaired too often, and the time until which they are not applied.
+    left_alone: BTreeMap<String, Instant>,
 }
 
 impl Repairs {
-    /// Schedules an apply of a critical entity, and of those that it requires, unless the limit is reached. An agent
-    /// that ends after one round applies an entity only once.
+    /// Schedules an apply of a critical entity, and of those that it requires, unless it is left alone. An agent that ends
+    /// after one round applies an entity only once.
     pub(super) fn want(&mut self, entity: &str, requires: &BTreeSet<String>, is_once: bool, now: Instant) {
-        let tried = self.tried.entry(entity.to_owned()).or_default();
-        if tried.left_until.is_some_and(|until| until > now) || (is_once && !tried.at.is_empty()) {
+        if self.left_alone.get(entity).is_some_and(|until| *until > now) {
             return;
         }
-        tried.left_until = None;
-        tried.at.retain(|at| now.duration_since(*at) < WITHIN);
-        if tried.at.len() >= TIMES {
-            let text =
-                format!("is critical although it was applied {TIMES} times in {} minutes", WITHIN.as_secs() / 60);
-            say(Level::Error, format_args!("{entity} {text}; it is left alone for an hour"));
-            tried.left_until = Some(now + PAUSE);
-            return;
-        }
-        tried.at.push(now);
+        self.critical.insert(entity.to_owned());
         self.due.insert(entity.to_owned());
         self.due.extend(requires.iter().cloned());
+        if is_once {
+            self.left_alone.insert(entity.to_owned(), now + PAUSE);
+        }
     }
 
-    /// Resets the limit of an entity that is no longer critical.
-    pub(super) fn forget(&mut self, entity: &str) {
-        self.tried.remove(entity);
+    /// Notes which entities a run has left alone because they were repaired too often.
+    pub(super) fn are_left_alone(&mut self, entities: impl Iterator<Item = String>, is_whole: bool, now: Instant) {
+        if is_whole {
+            self.left_alone.clear();
+        }
+        self.left_alone.extend(entities.map(|entity| (entity, now + PAUSE)));
     }
 
     /// Returns true if applies are due.
@@ -277,9 +264,10 @@ impl Repairs {
         !self.due.is_empty()
     }
 
-    /// Takes the entities to apply.
-    pub(super) fn take(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.due).into_iter().collect()
+    /// Takes the entities to apply, and the critical ones among them.
+    pub(super) fn take(&mut self) -> (Vec<String>, Vec<String>) {
+        let Repairs { due, critical, .. } = self;
+        [due, critical].map(|entities| std::mem::take(entities).into_iter().collect()).into()
     }
 }
 
@@ -288,21 +276,26 @@ mod repairs_tests {
     use super::*;
 
     #[test]
-    fn an_entity_that_stays_critical_is_left_alone_for_an_hour() {
+    fn what_holo_leaves_alone_is_tried_again_after_an_hour_or_a_complete_run() {
         let begun = Instant::now();
         let (mut repairs, requires) = (Repairs::default(), BTreeSet::from(["package:x".to_owned()]));
         let mut applied = Vec::new();
         for minute in 0..200 {
-            repairs.want("service:x", &requires, false, begun + Duration::from_secs(60 * minute));
+            let now = begun + Duration::from_secs(60 * minute);
+            repairs.want("service:x", &requires, false, now);
             if repairs.are_due() {
-                assert_eq!(repairs.take(), ["package:x", "service:x"]);
+                let due = ["package:x", "service:x"].map(str::to_owned).into();
+                assert_eq!(repairs.take(), (due, vec!["service:x".to_owned()]));
                 applied.push(minute);
+                // The third one says so.
+                if applied.len() > 2 {
+                    repairs.are_left_alone(["service:x".to_owned()].into_iter(), false, now);
+                }
+            }
+            if minute == 150 {
+                repairs.are_left_alone([].into_iter(), true, now);
             }
         }
-        assert_eq!(applied, [0, 1, 2, 63, 64, 65, 126, 127, 128, 189, 190, 191]);
-        // The limit is reset when an entity has been healthy in between.
-        repairs.forget("service:x");
-        repairs.want("service:x", &requires, false, begun + Duration::from_secs(60 * 200));
-        assert!(repairs.are_due());
+        assert_eq!(applied, [0, 1, 2, 62, 122, 151]);
     }
 }

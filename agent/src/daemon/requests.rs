@@ -50,8 +50,14 @@ impl Daemon<'_> {
         }
     }
 
-    /// Ends the pause, if there is one, and begins the runs that it has delayed.
+    /// Ends the pause, if there is one, and begins the runs that it has delayed. If a person asks for it, entities that
+    /// were repaired too often are repaired again.
     fn resume(&mut self, by: Option<String>) -> Answer {
+        if by.is_some() {
+            // A run that a person has asked for also ends that entities are left alone.
+            self.requested.get_or_insert_default();
+            self.next_run = Instant::now();
+        }
         if self.last.pause().is_none() {
             return Answer::Done;
         }

@@ -9,7 +9,7 @@ use crate::report::TroubleKind;
 use crate::request::Answer;
 use holo_events::{Line, Outcome, Refusal, Stream, Tally, Writer};
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -40,6 +40,8 @@ pub(super) struct CurrentRun {
     generation: Option<u32>,
     outcomes: Outcomes,
     troubles: Troubles,
+    /// The entities that are left alone because they were repaired too often, with the reasons in words.
+    left_alone: BTreeMap<String, String>,
     /// The clients that wait for its result.
     clients: Vec<oneshot::Sender<Answer>>,
 }
@@ -49,13 +51,14 @@ pub(super) struct Finished {
     pub(super) event: RunEvent,
     pub(super) outcomes: Outcomes,
     pub(super) troubles: Troubles,
+    pub(super) left_alone: BTreeMap<String, String>,
     pub(super) clients: Vec<oneshot::Sender<Answer>>,
 }
 
 impl CurrentRun {
     pub(super) fn new(id: ChildId, task: &Task, began: Timestamp, clients: Vec<oneshot::Sender<Answer>>) -> CurrentRun {
         let entities = match task {
-            Task::Apply { entities } => entities.clone(),
+            Task::Apply { entities, .. } => entities.clone(),
             _ => Vec::new(),
         };
         let seen = (!entities.is_empty()).then(BTreeSet::new);
@@ -78,6 +81,7 @@ impl CurrentRun {
             refreshes_due: 0,
             generation: None,
             troubles: Troubles { seen, ..Troubles::default() },
+            left_alone: BTreeMap::new(),
             clients,
         }
     }
@@ -98,7 +102,10 @@ impl CurrentRun {
                     Outcome::Pending => {
                         let reason = would_change.first().or(reason.as_ref()).map(ToString::to_string);
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
-                        self.troubles.drifted.insert(entity, (TroubleKind::Drifted, reason));
+                        match self.left_alone.get(&entity) {
+                            Some(reason) => drop(self.troubles.failed.insert(entity, Some(reason.clone()))),
+                            None => drop(self.troubles.drifted.insert(entity, (TroubleKind::Drifted, reason))),
+                        }
                     }
                     Outcome::Refused => {
                         let (kind, reason) = refusal(refused);
@@ -107,6 +114,9 @@ impl CurrentRun {
                     }
                     Outcome::Unchanged | Outcome::Changed | Outcome::Skipped => {}
                 }
+            }
+            Line::Failed { id, reason } => {
+                self.left_alone.insert(id.to_string(), reason.to_string());
             }
             Line::Error { id: Some(id), text } => {
                 self.troubles.error = Some((id.to_string(), text.to_string()));
@@ -174,9 +184,9 @@ impl CurrentRun {
             _ => self.error.clone().or_else(|| self.first_trouble(result)),
         };
         let event = RunEvent {
-            run: self.run,
+            run: self.run.clone(),
             verb: self.verb.to_owned(),
-            entities: self.entities,
+            entities: self.entities.clone(),
             result,
             began: self.began,
             duration: (self.since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
@@ -186,9 +196,10 @@ impl CurrentRun {
             generation: self.generation,
             failed: self.troubles.failed.keys().take(NAMED).cloned().collect(),
             error,
-            busy: self.busy,
+            busy: self.busy.clone(),
         };
-        Finished { event, outcomes: self.outcomes, troubles: self.troubles, clients: self.clients }
+        let CurrentRun { outcomes, troubles, left_alone, clients, .. } = self;
+        Finished { event, outcomes, troubles, left_alone, clients }
     }
 
     /// Returns the first reason for which a run has failed or was refused.

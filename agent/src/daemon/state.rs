@@ -13,6 +13,7 @@ impl Daemon<'_> {
     /// Reports the current activity to systemd and the metrics if it has changed.
     pub(super) fn tell(&mut self) {
         self.outlets.metrics.set_watching(self.watch.is_running().then(|| self.watch.applies()));
+        self.outlets.metrics.set_watch_up(self.watch.is_up());
         self.outlets.metrics.set_paused(self.last.pause().is_some());
         let doing = self.doing().to_string();
         let doing = self.last.pause().map_or(doing.clone(), |pause| format!("{doing}; paused {pause}"));
@@ -61,6 +62,7 @@ impl Daemon<'_> {
             health: self.known.health.clone(),
             connection: Connection::None,
             config_error: self.config_error.clone().or_else(endpoint_error),
+            watch_error: self.watch.error().filter(|_| self.config.watch).map(str::to_owned),
             spool_error: self.outlets.spool_error().map(str::to_owned),
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Watch {
     has_started: bool,
     /// The reason for which the last one has ended by itself, or could not be started, if it has.
     failure: Option<String>,
+    /// The reason for which nothing is watched, until a watch has checked all entities again.
+    error: Option<String>,
 }
 
 struct RunningWatch {
@@ -62,6 +64,16 @@ impl Watch {
         self.running.as_ref()?.entities
     }
 
+    /// Returns true if a watch has checked all entities, and waits for events.
+    pub(super) fn is_up(&self) -> bool {
+        self.entities().is_some() && !self.is_ending()
+    }
+
+    /// Returns the reason for which nothing is watched, if a watch has failed.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
     pub(super) fn may_begin(&self, now: Instant) -> bool {
         self.running.is_none() && self.not_before.is_none_or(|at| at <= now)
     }
@@ -85,6 +97,7 @@ impl Watch {
         self.failures += 1;
         let wait = retry_after(self.failures);
         self.not_before = Some(now + wait);
+        self.error = Some(reason.clone());
         self.failure = Some(reason);
         wait
     }
@@ -100,7 +113,10 @@ impl Watch {
     pub(super) fn hear(&mut self, line: &Line<'_>) {
         let Some(running) = &mut self.running else { return };
         match line {
-            Line::Watching { entities } => running.entities = Some(*entities),
+            Line::Watching { entities } => {
+                running.entities = Some(*entities);
+                self.error = None;
+            }
             Line::Error { id: None, text } => running.last_error = Some(text.to_string()),
             _ => {}
         }

@@ -18,17 +18,25 @@ impl Daemon<'_> {
     pub(super) fn begin_run(&mut self) {
         // The machine may have been suspended since.
         self.look_at_window(Instant::now());
-        let task = if self.may_change() { Task::Apply { entities: Vec::new() } } else { Task::Check };
+        let requested = self.requested.take();
+        // Runs begin at least half an interval apart, see `Rhythm::until_next`. The single run of an agent has no rhythm.
+        let time = if self.is_once { Duration::ZERO } else { self.config.interval / 2 };
+        let unattended = Some(time).filter(|_| requested.is_none());
+        let task = if self.may_change() {
+            Task::Apply { entities: Vec::new(), critical: Vec::new(), unattended }
+        } else {
+            Task::Check
+        };
         // The complete run applies these too.
         self.health.repairs.take();
-        let clients = self.requested.take().unwrap_or_default();
-        self.begin(&task, clients);
+        self.begin(&task, requested.unwrap_or_default());
     }
 
     /// Applies the critical entities and those that they require.
     pub(super) fn begin_repairs(&mut self) {
-        let entities = self.health.repairs.take();
-        self.begin(&Task::Apply { entities }, Vec::new());
+        let (entities, critical) = self.health.repairs.take();
+        let unattended = Some(self.config.interval / 2);
+        self.begin(&Task::Apply { entities, critical, unattended }, Vec::new());
     }
 
     fn begin(&mut self, task: &Task, clients: Vec<oneshot::Sender<Answer>>) {
@@ -64,13 +72,17 @@ impl Daemon<'_> {
 
     /// Processes a run that has ended, or could not begin.
     fn finish(&mut self, ended: run::Finished) {
-        let run::Finished { event, outcomes, troubles, clients } = ended;
+        let run::Finished { event, outcomes, troubles, left_alone, clients } = ended;
         say(if event.result.is_good() { Level::Info } else { Level::Error }, run::in_words(&event));
         if event.result.is_complete() {
             self.outlets.metrics.set_standing(&event);
             if event.entities.is_empty() {
                 self.outlets.metrics.set_entities(&outcomes);
             }
+            for (entity, reason) in &left_alone {
+                say(Level::Error, format_args!("{entity}: {reason}"));
+            }
+            self.health.repairs.are_left_alone(left_alone.into_keys(), event.entities.is_empty(), Instant::now());
             let news = self.known.learn(troubles, self.clock.now());
             self.publish(news);
         }
@@ -235,7 +247,7 @@ fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
         run: Some(run.run.to_string()),
         verb: "apply".to_owned(),
         // The arguments follow `holo apply --json`.
-        entities: run.command.iter().skip(3).map(ToString::to_string).collect(),
+        entities: run.command.iter().skip(3).map(ToString::to_string).filter(|word| !word.starts_with('-')).collect(),
         result,
         began: run.time.as_ref().and_then(|time| time.parse().ok()).unwrap_or(begun),
         duration: run.duration.unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! Tests of the agent with a real `holo` on a temporary root.
 
 use crate::harness::{Agent, PATIENCE, events, kinds, program, root};
+use holo_testing::binaries::built;
 use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
@@ -219,12 +220,21 @@ fn bad_holo() {
     let mut agent = Agent::start(&root);
     agent.until_said("no such file");
     agent.until_said("holo watch: ");
+    let status = agent.status();
+    assert!(status["watch_error"].as_str().is_some_and(|error| error.contains("no such file")), "{status:#}");
     root.write_script("holo", format!("#!/bin/sh\necho '{summary}'\n"));
     agent.until_said("apply unchanged");
     // A watch that ends by itself is logged and retried.
     agent.until_said("holo watch has ended (exit status 0)");
     agent.until_said("holo watch was started again: exit status 0");
     agent.until_said("holo watch has ended (exit status 0)");
+    let shown = program(&root, &["status"]).output().unwrap().stdout;
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(shown.contains("     error nothing is watched: exit status 0\n"), "{shown}");
+    // With the usual holo, the error is over.
+    fs::remove_file(root.join("holo")).unwrap();
+    std::os::unix::fs::symlink(built("holo"), root.join("holo")).unwrap();
+    assert!(agent.until_watching()["watch_error"].is_null());
     agent.stop();
     let states: Vec<String> = kinds(&events(&root)).into_iter().filter(|kind| kind.starts_with("watch")).collect();
     assert_eq!(states[..3], ["watch ended", "watch restarted", "watch ended"], "{states:?}");

@@ -5,7 +5,7 @@ use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Applying `pulse:app` repairs it if possible; it requires `pulse:db`.
 const PULSE: &str = r#"#!/bin/sh
@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let case = |name, case: fn()| trial_of(name, &[], case);
     vec![
         case("what becomes critical is applied with what it requires, and is well again", heals),
+        case("what stays critical is applied three times, and then left alone", limited),
         case("what is not well is told, and stays in report mode", only_told),
         case("one round ends by itself, and its exit status says how it is", once),
         case("a round of one agent does not begin beside another agent", once_beside_another),
@@ -67,6 +68,23 @@ fn heals() {
     assert_eq!(run["entities"], serde_json::json!(["pulse:app", "pulse:db"]));
     let people = program(&root, &["events"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&people).contains(" health of pulse:app: critical (it says so)\n"));
+}
+
+fn limited() {
+    let root = root_with_pulse("critical", "").file("incurable", "");
+    let mut agent = Agent::start(&root);
+    agent.until_said("pulse:app: repaired 3 times within 10m");
+    // Once by the complete run.
+    let times = || root.read("applied").to_string().matches("pulse:app").count();
+    assert_eq!(times(), 4);
+    // It is not even asked for again.
+    let runs = || kinds(&events(&root)).iter().filter(|kind| kind.starts_with("run")).count();
+    agent.until_watching();
+    assert_eq!(runs(), 5);
+    let begun = Instant::now();
+    agent.until_status("that rounds have passed", |_| begun.elapsed() > Duration::from_secs(3));
+    assert_eq!((times(), runs()), (4, 5));
+    agent.stop();
 }
 
 fn only_told() {

@@ -5,6 +5,7 @@ use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::json;
+use std::cell::Cell;
 use std::fs;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -14,6 +15,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("run-now during a run begins another one", run_now_twice),
         case("a paused agent reports drift, changes nothing, and survives a crash", pause),
         case("a pause with an end resumes by itself", pause_with_end),
+        case("what is fought over is left alone, whoever repairs it, until resume", fights),
+        case("a command without guards runs once in each interval", acts_once),
         case("a pause needs a reason, and a period that is not 0", wrong_pauses),
     ]
 }
@@ -42,6 +45,67 @@ fn run_now() {
     agent.stop();
     assert_eq!(command(&root, &["run-now", "--wait"]).0, Some(1));
     assert_eq!(kinds(&events(&root))[..3], ["run changed", "run changed", "run unchanged"]);
+}
+
+fn fights() {
+    let root = root("interval = \"3s\"\n");
+    let path = root.join("srv/app/conf");
+    let appeared = Cell::new(0);
+    // Removes the file as soon as it appears, until the agent leaves it alone.
+    let fight = |agent: &mut Agent<'_>, times: usize| {
+        agent.until_status("that it is left alone, or was often enough repaired", |status| {
+            appeared.set(appeared.get() + usize::from(fs::remove_file(&path).is_ok()));
+            let trouble = &status["failed"]["file:/srv/app/conf"]["reason"];
+            trouble.as_str().is_some_and(|reason| reason.contains("repaired 3 times within 10m"))
+                || appeared.get() == times
+        });
+        appeared.get()
+    };
+    let mut agent = Agent::start(&root);
+    assert_eq!(fight(&mut agent, 2), 2);
+    agent.stop();
+    // Neither another agent nor its whole runs and watches count anew. The first time was no repair.
+    let mut agent = Agent::start(&root);
+    assert_eq!(fight(&mut agent, 9), 4);
+    let runs = || kinds(&events(&root)).iter().filter(|kind| kind.starts_with("run")).count();
+    let before = runs();
+    agent.until_status("more runs", |_| runs() > before + 2);
+    assert!(!path.exists());
+    let failed = kinds(&events(&root)).iter().filter(|kind| *kind == "failed").count();
+    assert_eq!(failed, 1, "{:?}", kinds(&events(&root)));
+    assert_eq!(command(&root, &["resume"]).0, Some(0));
+    agent.until_status("that it is repaired", |_| path.exists());
+    agent.stop();
+}
+
+/// Its entity is an action.
+const ACT: &str = r#"#!/bin/sh
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) printf 'ENTITY: act:it\nALWAYS: yes\n' ;;
+check) echo 'would change: act' >&3 ;;
+apply) echo >>"$HOLO_ROOT_DIR/acts"; echo 'changed: acted' >&3 ;;
+esac
+"#;
+
+fn acts_once() {
+    let root = root("interval = \"4s\"\n").file("etc/holorc.d/50-act", "plugin act\n").dir("usr/share/holo/act");
+    let root = root.script("usr/lib/holo/holo-act", ACT);
+    let acts = || fs::read_to_string(root.join("acts")).unwrap_or_default().lines().count();
+    let runs = || kinds(&events(&root)).iter().filter(|kind| kind.starts_with("run")).count();
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    assert_eq!(acts(), 1);
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    agent.until_said("repaired file:/srv/app/conf");
+    agent.stop();
+    let mut agent = Agent::start(&root);
+    agent.until_status("some runs", |_| runs() >= 3);
+    agent.until_watching();
+    agent.stop();
+    assert_eq!(acts(), runs());
+    let drifted = fs::read_to_string(root.join("var/lib/holo-agent/events.jsonl")).unwrap();
+    assert!(!drifted.contains("act:it"), "{drifted}");
 }
 
 fn run_now_twice() {
@@ -100,12 +164,13 @@ fn pause() {
     assert_eq!(root.read("srv/app/conf"), "port 80\n");
     let status = agent.until_status("that it repairs again", |status| status["doing"]["apply"] == true);
     assert!(status["paused"].is_null());
-    // Without a pause, there is nothing to end.
+    // Without a pause, there is only a run.
     assert_eq!(command(&root, &["resume"]).0, Some(0));
+    agent.until_said("apply ");
     agent.stop();
     let kinds = kinds(&events(&root));
     assert_eq!(kinds[..3], ["run changed", "paused", "drifted"], "{kinds:?}");
-    assert!(kinds.ends_with(&["resumed", "returned", "run changed"].map(str::to_owned)), "{kinds:?}");
+    assert!(kinds.ends_with(&["resumed", "returned", "run changed", "run unchanged"].map(str::to_owned)), "{kinds:?}");
 }
 
 fn pause_with_end() {

@@ -1,4 +1,4 @@
-//! The state database: records, contents, directories, refreshes, values and runs, for which version 3 has no format.
+//! The state database: records, contents, directories, refreshes, values, repairs and runs, for which version 3 has no format.
 //!
 //! One SQLite file, `var/lib/holo/state.db`, which every process of a run may open. It is created by the first write, readable by its owner only,
 //! and removed when it is empty.
@@ -15,6 +15,7 @@ mod maintenance;
 mod records;
 mod refreshes;
 mod remembered;
+mod repairs;
 mod runs;
 mod values;
 

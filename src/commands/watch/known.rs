@@ -1,27 +1,23 @@
-//! The entities that are watched, their last known states, and whether their definitions have changed since they were repaired.
+//! The entities that are watched, and their last known states.
 
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
 use super::queue::Timers;
 use crate::cli::Selection;
+use crate::commands::repairs::definitions::Beginnings;
 use crate::discovery::inventory::Inventory;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex};
-use crate::entities::{Entity, Source};
 use crate::error::FatalError;
 use crate::host::root::Root;
 use crate::plan::EdgeKind;
 use bstr::{BStr, BString, ByteSlice};
-use holo_facts::is_template;
 use holo_protocol::{Controls, Limit};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
-use walkdir::WalkDir;
 
 /// The entities that are watched.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +36,8 @@ pub(super) struct KnownEntity {
     /// The limits on when it may be worked on, if any.
     controls: Option<Rc<Controls>>,
     pub(super) state: Option<State>,
+    /// Whether it is an action that every apply runs, so that it cannot drift.
+    pub(super) always_acts: bool,
     /// The entities that it requires.
     requires: Vec<EntityIndex>,
     /// The entities that a change of this one may affect: those that require or need it, are refreshed by it, or
@@ -81,7 +79,8 @@ impl Known {
             let (plugin, controls) = (inventory.entities[entity].plugin, inventory.entities[entity].controls());
             let controls = (controls != Controls::NONE).then(|| shared(controls, &mut last));
             let state = before.find(id.as_bstr()).and_then(|known| before.entities[known].state);
-            KnownEntity { id, plugin, controls, state, requires: Vec::new(), dependents: Vec::new() }
+            let always_acts = inventory.entities[entity].edges().always;
+            KnownEntity { id, plugin, controls, state, always_acts, requires: Vec::new(), dependents: Vec::new() }
         };
         let mut entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
         for edge in inventory.plan.edges().iter().filter(|edge| !edge.reversed && hands_on_changes(edge.kind)) {
@@ -221,138 +220,4 @@ pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result
 pub(super) fn absolute(root: &Root) -> Result<PathBuf, FatalError> {
     let given: &Path = root.as_given();
     std::path::absolute(given).map_err(|error| FatalError::io("getcwd", given, error))
-}
-
-/// A hash of everything that defines an entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
-
-/// The lines in which definitions begin, by file. A definition ends where the next one begins.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Beginnings(HashMap<PathBuf, BTreeSet<usize>>);
-
-/// The current definitions. Each file is read once.
-pub(super) struct Definitions<'a> {
-    beginnings: &'a Beginnings,
-    root: &'a Root,
-    files: HashMap<PathBuf, Parts>,
-}
-
-/// The hashes of a file with definitions.
-#[derive(Debug, Default)]
-struct Parts {
-    whole: u64,
-    /// The definitions, by the lines in which they begin.
-    parts: HashMap<usize, u64>,
-}
-
-#[cfg(test)]
-impl Fingerprint {
-    pub(super) const fn for_test(number: u64) -> Fingerprint {
-        Fingerprint(number)
-    }
-}
-
-impl Beginnings {
-    pub(super) fn new(inventory: &Inventory) -> Beginnings {
-        let mut beginnings: HashMap<PathBuf, BTreeSet<usize>> = HashMap::new();
-        for Source { path, line } in inventory.entities.iter().flat_map(Entity::report_sources) {
-            if let Some(line) = line {
-                beginnings.entry(path).or_default().insert(line);
-            }
-        }
-        Beginnings(beginnings)
-    }
-}
-
-impl<'a> Definitions<'a> {
-    pub(super) fn new(beginnings: &'a Beginnings, root: &'a Root) -> Definitions<'a> {
-        Definitions { beginnings, root, files: HashMap::new() }
-    }
-
-    /// Returns the fingerprint of an entity with these sources; `None` without sources, as its definition is unknown
-    /// then.
-    pub(super) fn fingerprint(&mut self, sources: &[Source]) -> Option<Fingerprint> {
-        if sources.is_empty() {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        for Source { path, line } in sources {
-            let file = self.file(path);
-            // Lines of a template differ from those of its output.
-            let part = line.filter(|_| !is_template(path)).and_then(|line| file.parts.get(&line));
-            (path, part.unwrap_or(&file.whole)).hash(&mut hasher);
-        }
-        Some(Fingerprint(hasher.finish()))
-    }
-
-    fn file(&mut self, path: &Path) -> &Parts {
-        self.files.entry(path.to_owned()).or_insert_with(|| {
-            let text = fs::read(self.root.as_read(path)).unwrap_or_default();
-            Parts::new(&text, self.beginnings.0.get(path).unwrap_or(&BTreeSet::new()))
-        })
-    }
-}
-
-impl Parts {
-    fn new(text: &[u8], beginnings: &BTreeSet<usize>) -> Parts {
-        let mut whole = DefaultHasher::new();
-        text.hash(&mut whole);
-        let mut parts = HashMap::new();
-        // Text before the first definition may concern all of them.
-        let mut head = DefaultHasher::new();
-        let mut current: Option<(usize, DefaultHasher)> = None;
-        for (number, line) in (1..).zip(text.lines()) {
-            if beginnings.contains(&number) {
-                parts.extend(current.take().map(|(begin, part)| (begin, part.finish())));
-                current = Some((number, head.clone()));
-            }
-            line.hash(current.as_mut().map_or(&mut head, |(_, part)| part));
-        }
-        parts.extend(current.map(|(begin, part)| (begin, part.finish())));
-        Parts { whole: whole.finish(), parts }
-    }
-}
-
-/// Returns a hash of the inputs that any definition may depend on: configuration, data, facts and plugins.
-pub(super) fn common_inputs(root: &Root) -> u64 {
-    let own_resources = root.own_resources();
-    let mut hasher = DefaultHasher::new();
-    let pin = root.today().pin();
-    for path in
-        [&root.join("etc/holorc"), &root.join("etc/holorc.d"), &root.join("etc/holo"), &root.join("usr/lib/holo"), &pin]
-    {
-        let entries = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
-        for entry in entries.filter_entry(|entry| entry.path() != own_resources).flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
-            let changed = (metadata.ctime(), metadata.ctime_nsec());
-            // The timestamps of a directory change with its entries, so only files count.
-            let stamp = metadata.is_file().then_some((metadata.ino(), metadata.size(), changed));
-            (entry.path(), stamp).hash(&mut hasher);
-        }
-    }
-    hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn definition_ends_where_the_next_one_begins() {
-        let of = |text: &str, lines: &[usize]| {
-            let parts = Parts::new(text.as_bytes(), &lines.iter().copied().collect());
-            let parts: Vec<u64> = lines.iter().map(|line| parts.parts[line]).collect();
-            (parts[0], parts[1])
-        };
-        let (a, b) = of("[[x]]\nn = 1\n[[x]]\nn = 2\n", &[1, 3]);
-        assert_eq!(of("[[x]]\nn = 1\n[[x]]\nn = 3\n", &[1, 3]).0, a);
-        assert_ne!(of("[[x]]\nn = 1\n[[x]]\nn = 3\n", &[1, 3]).1, b);
-        // An additional line in the first definition moves the second one without changing it.
-        let (longer, moved) = of("[[x]]\nn = 1\nm = 1\n[[x]]\nn = 2\n", &[1, 4]);
-        assert!(longer != a && moved == b);
-        // Text before the first definition affects both.
-        let (first, second) = of("y = 1\n[[x]]\nn = 1\n[[x]]\nn = 2\n", &[2, 4]);
-        assert!(first != a && second != b);
-    }
 }

@@ -64,6 +64,8 @@ struct Actors {
     /// The lines of rounds of health checks, the last of which is repeated, and the time that each takes.
     health: RefCell<Vec<Vec<String>>>,
     health_time: Duration,
+    /// The times of the applies of critical entities. A fourth one within ten minutes leaves them alone.
+    repairs: RefCell<Vec<Instant>>,
 }
 
 struct Actor {
@@ -95,6 +97,16 @@ impl Running for Actor {
     }
 }
 
+impl Actors {
+    fn has_repaired_too_often(&self) -> bool {
+        let (now, mut repairs) = (Instant::now(), self.repairs.borrow_mut());
+        repairs.retain(|at| now.duration_since(*at) < Duration::from_secs(600));
+        let is_too_often = repairs.len() >= 3;
+        repairs.extend([now].iter().filter(|_| !is_too_often));
+        is_too_often
+    }
+}
+
 impl Launcher for Actors {
     fn start(
         &mut self,
@@ -104,7 +116,7 @@ impl Launcher for Actors {
     ) -> Result<Box<dyn Running>, StartError> {
         let word = match task {
             Task::Watch { apply: true } => "watch --apply".to_owned(),
-            Task::Apply { entities } | Task::Health { entities } => {
+            Task::Apply { entities, .. } | Task::Health { entities } => {
                 [&[task.verb().to_owned()], &entities[..]].concat().join(" ")
             }
             task => task.verb().to_owned(),
@@ -138,7 +150,14 @@ impl Launcher for Actors {
             }
             Task::Apply { .. } | Task::Check => {
                 let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
-                (self.run.0, vec![summary(run, tally, self.run.1)], self.run.1)
+                let critical = if let Task::Apply { critical, .. } = task { &critical[..] } else { &[] };
+                let left_alone = critical.iter().filter(|_| self.has_repaired_too_often());
+                let left_alone = left_alone.map(|id| {
+                    let reason = "repaired 3 times".as_bytes();
+                    Line::Failed { id: id.as_bytes().into(), reason: reason.into() }.to_bytes()
+                });
+                let lines = left_alone.chain([summary(run, tally, self.run.1)]).collect();
+                (self.run.0, lines, self.run.1)
             }
         };
         let (end, running) = (self.end, Rc::clone(&self.running));
@@ -293,6 +312,7 @@ impl Stage {
                 history_time: self.history_time,
                 health: self.health.into(),
                 health_time: self.health_time,
+                repairs: RefCell::default(),
             };
             let mut daemon = Daemon::new(Parts {
                 source: Box::new(source.clone()),
