@@ -76,8 +76,9 @@ impl Files {
         if let Err(error) = claims::publish_layers(host.locations(), layers, limit.is_some()) {
             output.error(error.to_string());
         }
-        let leaving = files.iter().filter_map(ManagedFile::leaves).collect();
-        if let Err(error) = claims::publish_leaving(host.locations(), leaving, limit.is_some()) {
+        let leaving = overlay::scrub::all_restored(files.iter().filter_map(ManagedFile::leaving), host);
+        let published = leaving.and_then(|leaving| claims::publish_leaving(host.locations(), leaving, limit.is_some()));
+        if let Err(error) = published {
             output.error(error.to_string());
         }
         self.tidying.found(files, limit.is_some());

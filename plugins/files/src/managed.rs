@@ -84,14 +84,14 @@ impl ManagedFile {
         }
     }
 
-    /// Returns the path of an overlay that is about to be removed.
-    pub(crate) fn leaves(&self) -> Option<PathBuf> {
+    /// Returns the overlay if it is about to be removed.
+    pub(crate) fn leaving(&self) -> Option<&FileEntity> {
         let overlay = match self {
             ManagedFile::Overlay(overlay) => overlay,
             ManagedFile::WithSidecar(overlay) | ManagedFile::OverlayAfter(_, overlay) => &overlay.entity,
             ManagedFile::Declared(_) | ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => return None,
         };
-        overlay.is_orphan().then(|| overlay.path.clone())
+        overlay.is_orphan().then_some(overlay)
     }
 
     /// Returns true if the entity is an orphan.

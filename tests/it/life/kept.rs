@@ -1,7 +1,7 @@
 //! Lives that have failed once.
 
 use super::steps::Bundle::{self, Archive, Purging, Scaffold};
-use super::steps::Step::{self, Append, Apply, Define, Fill, Force, Together, Write};
+use super::steps::Step::{self, Append, Apply, Define, Delete, Fill, Force, Together, Write};
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
@@ -156,6 +156,39 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)),
             Together,
             Define("etc/app/x", File("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "an archive and an overlay on its file go when the file is edited",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 1)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Edits("line block ini", true)),
+            Apply,
+        ],
+    ),
+    (
+        "a file with an overlay, of an archive that is gone, is edited",
+        &[
+            Fill("etc/app", Archive(&["y", "sub/z"], 0)),
+            Apply,
+            Define("etc/app/y", Overlay("other\n[life]\nkey = 3\n")),
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+            Define("etc/app/y", Edits("line block ini", false)),
+            Apply,
+        ],
+    ),
+    (
+        "a deleted file with an overlay is edited",
+        &[
+            Define("etc/a", Overlay("other\n[life]\nkey = 3\n")),
+            Force,
+            Delete("etc/a"),
+            Define("etc/a", Edits("block", false)),
             Apply,
         ],
     ),

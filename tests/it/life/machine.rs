@@ -92,8 +92,6 @@ impl Machine {
                 fs::write(full, format!("{MARK}{number}\n"))
             }),
             Step::Append(path, number) => self.append(path, &format!("{MARK}{number}\n")),
-            // Left out, see the steps.
-            Step::Delete(path) if self.held.overlaid.contains(path) && path.starts_with("etc/app/") => {}
             Step::Delete(path) => self.person(path, |full| fs::remove_file(full)),
             Step::Chmod(path, mode) => self.person(path, |full| match fs::symlink_metadata(full)?.is_file() {
                 true => fs::set_permissions(full, fs::Permissions::from_mode(mode)),
@@ -241,7 +239,9 @@ impl Machine {
         let before = self.disk();
         let (_, state) = (self.note_stock(&before), self.state());
         let check = sound(self.root.holo(&["check", "--json"]))?;
-        ensure(self.disk() == before && self.state() == state, || format!("check has changed a file:\n{check}"))?;
+        ensure(self.disk() == before && self.state() == state, || {
+            format!("check has changed a file:\n{check}\nThe state was\n{state}\nand is\n{}", self.state())
+        })?;
         let run =
             sound(self.root.holo(if force { &["apply", "--json", "--force"][..] } else { &["apply", "--json"] }))?;
         let is_clean = run.success();

@@ -255,7 +255,8 @@ impl Planning<'_> {
     }
 
     fn plan_gone(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
-        let file = &self.directory.place(path);
+        // In a check, the overlay on it may be about to be removed.
+        let file = &self.location.at(self.directory, path);
         let stamp = Stamp::of(file)?;
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
             None if self.location.has_base(path)? => drop(self.plan.gone.insert(path.to_owned())),

@@ -90,7 +90,7 @@ impl<'a> Inspection<'a> {
         if let Some(tracker) = self.tracker.get() {
             return Ok(tracker);
         }
-        let tracker = Tracker::open(self.host.locations())?;
+        let tracker = Tracker::open(self.host.locations())?.foreseeing();
         Ok(self.tracker.get_or_init(|| tracker))
     }
 
