@@ -1,7 +1,7 @@
 //! Lives that have failed once.
 
 use super::steps::Bundle::{self, Archive, Purging, Scaffold};
-use super::steps::Step::{self, Append, Apply, Define, Delete, Fill, Force, Together, Write};
+use super::steps::Step::{self, Append, Apply, Define, Delete, Fill, Force, KillHolo, Together, Write};
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
@@ -192,6 +192,7 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    ("the first apply of all is killed as it writes the database", &[KillHolo("pwrite64", 20), Apply]),
     ("an overlay becomes a directory", &[Define("etc/a", Overlay("ours\n")), Apply, Define("etc/a", Directory), Apply]),
     (
         "a file of edits becomes a directory",
