@@ -220,22 +220,6 @@ impl Claims {
         path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
     }
 
-    /// Returns true if an entity creates a directory at a path: as its own one, or on the way to its path.
-    #[must_use]
-    pub fn make_directory(&self, path: &Path) -> bool {
-        let makes = |claim: &Claim| match claim.path() {
-            own if own == path => claim.is_directory || claim.is_tree,
-            own => own.starts_with(path),
-        };
-        self.by_id.values().flatten().any(makes)
-    }
-
-    /// Returns true if a path is in the tree of an entity, which may create it.
-    #[must_use]
-    pub fn have_tree_around(&self, path: &Path) -> bool {
-        self.by_id.values().flatten().any(|claim| claim.is_tree && claim.covers(path))
-    }
-
     /// Returns the claimed single paths.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.by_path.keys().map(PathBuf::as_path)

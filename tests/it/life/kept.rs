@@ -193,6 +193,26 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         ],
     ),
     ("the first apply of all is killed as it writes the database", &[KillHolo("pwrite64", 20), Apply]),
+    (
+        "an overlay comes after an edit that has made the file",
+        &[Define("etc/new/n", Edits("block", true)), Apply, Define("etc/new/n", Overlay("ours\n")), Apply],
+    ),
+    (
+        "an edit makes a file again that has gone with its directory",
+        &[Define("etc/new/n", File("ours\n")), Apply, Define("etc/new/n", Edits("line", true)), Apply],
+    ),
+    (
+        "a file with an overlay in a tree is deleted, and both go",
+        &[
+            Fill("etc/app", Archive(&["x", "sub/z"], 0)),
+            Define("etc/app/sub/z", Overlay("ours\n")),
+            Apply,
+            Delete("etc/app/sub/z"),
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/sub/z", Nothing),
+            Apply,
+        ],
+    ),
     ("an overlay becomes a directory", &[Define("etc/a", Overlay("ours\n")), Apply, Define("etc/a", Directory), Apply]),
     (
         "a file of edits becomes a directory",

@@ -227,7 +227,7 @@ impl Machine {
         };
         // The inputs of earlier runs are kept for a rollback. A kill may leave a journal of the database.
         let is_other =
-            |section: &Section| section.path.starts_with(b"state.db") || section.path.starts_with(b".engine/");
+            |section: &Section| section.path.starts_with(b"state.db") || section.path.starts_with(b".engine");
         let ours = files.sections().iter().filter(|section| !is_folder(section) && !is_other(section));
         let files: String = ours.map(|section| format!("{section:?}\n")).collect();
         let whole = self.root.dump();
