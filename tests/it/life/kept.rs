@@ -213,6 +213,17 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a file with an overlay in a scaffold is deleted, and the overlay goes",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 1)),
+            Define("etc/app/x", OverlayLink),
+            Apply,
+            Delete("etc/app/x"),
+            Define("etc/app/x", Nothing),
+            Apply,
+        ],
+    ),
     ("an overlay becomes a directory", &[Define("etc/a", Overlay("ours\n")), Apply, Define("etc/a", Directory), Apply]),
     (
         "a file of edits becomes a directory",
