@@ -124,11 +124,15 @@ pub fn layers(locations: &Locations) -> Layers {
     cache_folders(locations).iter().flat_map(|folder| layers_in(folder)).collect()
 }
 
+/// The paths whose overlays are about to be removed, each with the path of the file that it gets then: the base of the
+/// overlay if `None`.
+pub type Leaving = BTreeMap<PathBuf, Option<PathBuf>>;
+
 /// Writes the paths whose overlays are about to be removed to the plugin's cache directory. If `adds`, those already written are kept.
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn publish_leaving(locations: &Locations, mut leaving: BTreeSet<PathBuf>, adds: bool) -> Result<()> {
+pub fn publish_leaving(locations: &Locations, mut leaving: Leaving, adds: bool) -> Result<()> {
     if adds {
         leaving.extend(leaving_in(locations.cache_dir()));
     }
@@ -136,20 +140,23 @@ pub fn publish_leaving(locations: &Locations, mut leaving: BTreeSet<PathBuf>, ad
     if leaving.is_empty() {
         return place.remove();
     }
-    let written: Vec<Text> = leaving.iter().map(|path| Text(path_bytes(path))).collect();
+    let text = |path: &PathBuf| Text(path_bytes(path));
+    let written: Vec<(Text, Option<Text>)> =
+        leaving.iter().map(|(path, file)| (text(path), file.as_ref().map(text))).collect();
     place.replace(&serde_json::to_vec(&written).unwrap_or_default(), 0o600, OnDisk::Nothing)
 }
 
-fn leaving_in(cache: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let leaving: Vec<Text> = read(&cache.join(LEAVING)).unwrap_or_default();
-    leaving.into_iter().map(|path| path.0.to_path_lossy().into_owned())
+fn leaving_in(cache: &Path) -> impl Iterator<Item = (PathBuf, Option<PathBuf>)> + use<> {
+    let leaving: Vec<(Text, Option<Text>)> = read(&cache.join(LEAVING)).unwrap_or_default();
+    let path = |text: Text| text.0.to_path_lossy().into_owned();
+    leaving.into_iter().map(move |(overlaid, file)| (path(overlaid), file.map(path)))
 }
 
 /// The overlays that the files plugin adds and removes before other plugins are applied.
 #[derive(Debug)]
 pub(crate) struct OverlayChanges {
     pub(crate) coming: BTreeSet<PathBuf>,
-    pub(crate) leaving: BTreeSet<PathBuf>,
+    pub(crate) leaving: Leaving,
 }
 
 impl OverlayChanges {
@@ -211,22 +218,6 @@ impl Claims {
     #[must_use]
     pub fn above(&self, path: &Path) -> Option<&Claim> {
         path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
-    }
-
-    /// Returns true if an entity creates a directory at a path: as its own one, or on the way to its path.
-    #[must_use]
-    pub fn make_directory(&self, path: &Path) -> bool {
-        let makes = |claim: &Claim| match claim.path() {
-            own if own == path => claim.is_directory || claim.is_tree,
-            own => own.starts_with(path),
-        };
-        self.by_id.values().flatten().any(makes)
-    }
-
-    /// Returns true if a path is in the tree of an entity, which may create it.
-    #[must_use]
-    pub fn have_tree_around(&self, path: &Path) -> bool {
-        self.by_id.values().flatten().any(|claim| claim.is_tree && claim.covers(path))
     }
 
     /// Returns the claimed single paths.

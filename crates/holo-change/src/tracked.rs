@@ -41,7 +41,7 @@ use crate::canonical::CanonicalPaths;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
-use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
+use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
 use std::path::{Path, PathBuf};
@@ -331,6 +331,26 @@ impl Tracker {
 
     fn directories(&self) -> Result<MadeDirectories> {
         MadeDirectories::read(&self.own)
+    }
+
+    /// Creates the missing parent directories of a file that has no track. [`Tracker::clear_way`] removes them.
+    ///
+    /// # Errors
+    /// If a directory cannot be created, or the database cannot be written.
+    pub fn make_way(&self, path: &Path) -> Result<()> {
+        let mut directories = self.directories()?;
+        directories.add(self.own_parents(&[path].into(), &directories)?)?;
+        let made = self.place_itself(path).create_folder()?;
+        Durability::Each.sync([], &made)
+    }
+
+    /// Removes those parent directories of a path that plugins have created, and that are empty.
+    ///
+    /// # Errors
+    /// If a directory cannot be removed, or the database cannot be written.
+    pub fn clear_way(&self, path: &Path) -> Result<()> {
+        let above = path.ancestors().skip(1).map(Path::to_owned).collect();
+        self.directories()?.remove_empty(|path| self.place_itself(path), Some(&above))
     }
 
     /// Writes a file or symlink with this state to a path that is not managed, such as one in the cache directory.

@@ -9,6 +9,7 @@ use crate::overlay::{self, FileEntity};
 use crate::read::Read;
 use bstr::{BStr, BString};
 use holo_change::claims::{self, Layers};
+use holo_change::tracked::EditedFiles;
 use holo_plugin::declared::apply_together;
 use holo_plugin::index::Table;
 use holo_plugin::{
@@ -76,8 +77,9 @@ impl Files {
         if let Err(error) = claims::publish_layers(host.locations(), layers, limit.is_some()) {
             output.error(error.to_string());
         }
-        let leaving = files.iter().filter_map(ManagedFile::leaves).collect();
-        if let Err(error) = claims::publish_leaving(host.locations(), leaving, limit.is_some()) {
+        let leaving = overlay::scrub::all_restored(files.iter().filter_map(ManagedFile::leaving), host);
+        let published = leaving.and_then(|leaving| claims::publish_leaving(host.locations(), leaving, limit.is_some()));
+        if let Err(error) = published {
             output.error(error.to_string());
         }
         self.tidying.found(files, limit.is_some());
@@ -168,6 +170,8 @@ impl Plugin for Files {
                 _ => None,
             })
             .collect();
+        let edited = EditedFiles::of(host.locations());
+        let has_edits = |entity: &FileEntity| !entity.has_base && edited.contain(&entity.path).unwrap_or(true);
         let mut checked = overlay::check_many(host, &overlays).into_iter();
         let declared = declared::Checks::open(host);
         let edits: Vec<Job<'_, EditEntity>> = set
@@ -185,7 +189,7 @@ impl Plugin for Files {
                     with_scripts.push((place, job));
                     continue;
                 }
-                ManagedFile::Overlay(_) => match checked.next().flatten() {
+                ManagedFile::Overlay(entity) => match checked.next().flatten().filter(|_| !has_edits(entity)) {
                     Some(checked) => checked.tell(&mut answers.output(place)),
                     None => {
                         with_scripts.push((place, job));

@@ -1,12 +1,12 @@
 //! Managed files as entities: overlays, declared files, and edits.
 
 use crate::declared::{self, Contradicted, DeclaredFile};
-use crate::edits::EditEntity;
+use crate::edits::{self, EditEntity};
 use crate::overlay::FileEntity;
 use crate::sidecars::{self, Sidecars};
 use bstr::BString;
-use holo_change::Tree;
 use holo_change::tracked::Digest;
+use holo_change::{Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{HealthCheck, Hindrance};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict, Witness};
@@ -84,14 +84,14 @@ impl ManagedFile {
         }
     }
 
-    /// Returns the path of an overlay that is about to be removed.
-    pub(crate) fn leaves(&self) -> Option<PathBuf> {
+    /// Returns the overlay if it is about to be removed.
+    pub(crate) fn leaving(&self) -> Option<&FileEntity> {
         let overlay = match self {
             ManagedFile::Overlay(overlay) => overlay,
             ManagedFile::WithSidecar(overlay) | ManagedFile::OverlayAfter(_, overlay) => &overlay.entity,
             ManagedFile::Declared(_) | ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => return None,
         };
-        overlay.is_orphan().then(|| overlay.path.clone())
+        overlay.is_orphan().then_some(overlay)
     }
 
     /// Returns true if the entity is an orphan.
@@ -161,6 +161,11 @@ impl ManagedFile {
     }
 }
 
+/// Returns the target of a new overlay as it is after edits of it are taken back; `None` if there are none.
+fn without_edits(overlay: &FileEntity, host: &Host) -> Option<Option<Image>> {
+    if overlay.is_orphan() || overlay.has_base { None } else { edits::without_orphans(&overlay.path, host) }
+}
+
 /// Sends the digest of a file if it was requested. It is as sensitive as the file, because a short secret can be guessed from its digest.
 fn send_digest(digest: &Digest, sensitive: bool, names: &[BString], output: &mut Output<'_>) {
     if names.iter().any(|name| name == "sha256") {
@@ -193,8 +198,16 @@ impl Entity for ManagedFile {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self {
-            ManagedFile::Overlay(entity) => entity.check(host, mode, output),
-            ManagedFile::WithSidecar(entity) => entity.check(host, mode, output),
+            ManagedFile::Overlay(entity) => match without_edits(entity, host) {
+                Some(before) => entity.check_after(before, host, mode, output),
+                None => entity.check(host, mode, output),
+            },
+            ManagedFile::WithSidecar(entity) => {
+                match without_edits(&entity.entity, host).filter(|_| entity.common.skipped.is_none()) {
+                    Some(before) => entity.entity.check_after(before, host, entity.mode(mode), output),
+                    None => entity.check(host, mode, output),
+                }
+            }
             ManagedFile::OverlayAfter(declared, overlay) => {
                 if overlay.entity.is_orphan() || overlay.common.skipped.is_some() {
                     return overlay.check(host, mode, output);

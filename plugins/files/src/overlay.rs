@@ -13,7 +13,7 @@ mod preparation;
 mod preview;
 mod provision;
 pub(crate) mod scan;
-mod scrub;
+pub(crate) mod scrub;
 mod stock;
 
 pub(crate) use change::FAILED_UNCHANGED;

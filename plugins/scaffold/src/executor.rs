@@ -46,7 +46,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Makes the context one for a check, which knows the overlays that the same run adds and removes.
-    fn foreseeing(self) -> Executor<'a> {
+    pub(crate) fn foreseeing(self) -> Executor<'a> {
         Executor { tracker: self.tracker.foreseeing(), ..self }
     }
 
@@ -315,7 +315,7 @@ impl Executor<'_> {
     /// Checks what scrubbing would do.
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
-        let scrubbing = Executor::open(self.host)?.foreseeing().scrubbing(entity, &remembered.base, false)?;
+        let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
         if scrubbing.only_waits() {
             return Ok(Verdict::InDesiredState);
         }

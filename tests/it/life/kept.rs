@@ -1,7 +1,7 @@
 //! Lives that have failed once.
 
 use super::steps::Bundle::{self, Archive, Purging, Scaffold};
-use super::steps::Step::{self, Append, Apply, Define, Fill, Force, Together, Write};
+use super::steps::Step::{self, Append, Apply, Define, Delete, Fill, Force, KillHolo, Together, Write};
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
@@ -156,6 +156,71 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)),
             Together,
             Define("etc/app/x", File("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "an archive and an overlay on its file go when the file is edited",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 1)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Edits("line block ini", true)),
+            Apply,
+        ],
+    ),
+    (
+        "a file with an overlay, of an archive that is gone, is edited",
+        &[
+            Fill("etc/app", Archive(&["y", "sub/z"], 0)),
+            Apply,
+            Define("etc/app/y", Overlay("other\n[life]\nkey = 3\n")),
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+            Define("etc/app/y", Edits("line block ini", false)),
+            Apply,
+        ],
+    ),
+    (
+        "a deleted file with an overlay is edited",
+        &[
+            Define("etc/a", Overlay("other\n[life]\nkey = 3\n")),
+            Force,
+            Delete("etc/a"),
+            Define("etc/a", Edits("block", false)),
+            Apply,
+        ],
+    ),
+    ("the first apply of all is killed as it writes the database", &[KillHolo("pwrite64", 20), Apply]),
+    (
+        "an overlay comes after an edit that has made the file",
+        &[Define("etc/new/n", Edits("block", true)), Apply, Define("etc/new/n", Overlay("ours\n")), Apply],
+    ),
+    (
+        "an edit makes a file again that has gone with its directory",
+        &[Define("etc/new/n", File("ours\n")), Apply, Define("etc/new/n", Edits("line", true)), Apply],
+    ),
+    (
+        "a file with an overlay in a tree is deleted, and both go",
+        &[
+            Fill("etc/app", Archive(&["x", "sub/z"], 0)),
+            Define("etc/app/sub/z", Overlay("ours\n")),
+            Apply,
+            Delete("etc/app/sub/z"),
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/sub/z", Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "a file with an overlay in a scaffold is deleted, and the overlay goes",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 1)),
+            Define("etc/app/x", OverlayLink),
+            Apply,
+            Delete("etc/app/x"),
+            Define("etc/app/x", Nothing),
             Apply,
         ],
     ),

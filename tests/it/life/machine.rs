@@ -3,6 +3,7 @@
 use super::steps::{Coverage, Definitions, SUFFIXES, Source, Step};
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
+use holo_testing::tree::{Node as Found, Section, Tree};
 use holo_testing::{End, Ends, Run, ScratchRoot};
 use rustix::fs::XattrFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,8 +93,6 @@ impl Machine {
                 fs::write(full, format!("{MARK}{number}\n"))
             }),
             Step::Append(path, number) => self.append(path, &format!("{MARK}{number}\n")),
-            // Left out, see the steps.
-            Step::Delete(path) if self.held.overlaid.contains(path) && path.starts_with("etc/app/") => {}
             Step::Delete(path) => self.person(path, |full| fs::remove_file(full)),
             Step::Chmod(path, mode) => self.person(path, |full| match fs::symlink_metadata(full)?.is_file() {
                 true => fs::set_permissions(full, fs::Permissions::from_mode(mode)),
@@ -218,21 +217,22 @@ impl Machine {
 
     /// Returns the state of entities: records and files.
     fn state(&self) -> String {
-        let files = BString::from(holo_testing::tree::dump(&self.root.join("var/lib/holo")).unwrap());
+        let files = Tree::read(&self.root.join("var/lib/holo")).unwrap();
         // Version 3 keeps its directories.
-        let folders = PLUGINS.into_iter().chain(["files/base", "files/provisioned"]);
-        let folders: Vec<String> = folders.map(|folder| format!("directory 0755 ./{folder}/\n")).collect();
-        let is_folder = |section: &str| folders.iter().any(|folder| folder == section);
-        let end = format!("{}\n", "-".repeat(40));
-        let sections = files.to_str_lossy();
-        // The inputs of earlier runs are kept for a rollback.
-        let is_ours = |section: &&str| {
-            !is_folder(section) && !section.contains(" ./state.db") && !section.contains(" ./.engine/")
+        let folders: Vec<&str> = PLUGINS.into_iter().chain(["files/base", "files/provisioned"]).collect();
+        let is_folder = |section: &Section| {
+            section.node == Found::Directory
+                && section.mode == 0o755
+                && folders.iter().any(|path| section.path == *path)
         };
-        let sections = sections.split(&end).filter(is_ours);
-        let files: String = sections.collect();
+        // The inputs of earlier runs are kept for a rollback. A kill may leave a journal of the database.
+        let is_other =
+            |section: &Section| section.path.starts_with(b"state.db") || section.path.starts_with(b".engine");
+        let ours = files.sections().iter().filter(|section| !is_folder(section) && !is_other(section));
+        let files: String = ours.map(|section| format!("{section:?}\n")).collect();
         let whole = self.root.dump();
         let records = whole.to_str_lossy();
+        let end = format!("{}\n", "-".repeat(40));
         let records: String = records.split(&end).filter(|section| section.starts_with("record of ")).collect();
         files + &records
     }
@@ -241,7 +241,9 @@ impl Machine {
         let before = self.disk();
         let (_, state) = (self.note_stock(&before), self.state());
         let check = sound(self.root.holo(&["check", "--json"]))?;
-        ensure(self.disk() == before && self.state() == state, || format!("check has changed a file:\n{check}"))?;
+        ensure(self.disk() == before && self.state() == state, || {
+            format!("check has changed a file:\n{check}\nThe state was\n{state}\nand is\n{}", self.state())
+        })?;
         let run =
             sound(self.root.holo(if force { &["apply", "--json", "--force"][..] } else { &["apply", "--json"] }))?;
         let is_clean = run.success();

@@ -80,7 +80,9 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         let mut contents = Vec::new();
         for change in &mut *changes {
             let Work::Make { paths, .. } = &change.work else { continue };
-            match self.tracker.own_parents(paths, &directories) {
+            let made =
+                paths.iter().filter(|change| change.desired != State::Absent).map(|change| change.path.as_path());
+            match self.tracker.own_parents(&made.collect(), &directories) {
                 Ok(parents) => own.extend(parents),
                 Err(error) => change.obstacle = Some(error.into()),
             }

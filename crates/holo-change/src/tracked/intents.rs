@@ -17,20 +17,23 @@ use std::path::{Path, PathBuf};
 impl Tracker {
     /// Returns the parent directories that are missing, or were created by one of our plugins; they are removed with
     /// their last user.
-    pub(super) fn own_parents(&self, wanted: &[PathChange], made: &MadeDirectories) -> Result<BTreeSet<PathBuf>> {
-        let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
+    pub(super) fn own_parents(
+        &self,
+        made: &BTreeSet<&Path>,
+        directories: &MadeDirectories,
+    ) -> Result<BTreeSet<PathBuf>> {
         let mut own = BTreeSet::new();
-        for change in wanted.iter().filter(|change| change.desired != State::Absent) {
-            for parent in change.path.ancestors().skip(1) {
-                if parent == Path::new("/") || named.contains(parent) {
+        for path in made {
+            for parent in path.ancestors().skip(1) {
+                if parent == Path::new("/") || made.contains(parent) {
                     break;
                 }
                 if own.contains(parent) {
                     break;
                 }
                 if self.place(parent).exists()? {
-                    self.place(&change.path).check_way()?;
-                    own.extend(parent.ancestors().filter(|above| made.contains(above)).map(Path::to_owned));
+                    self.place(path).check_way()?;
+                    own.extend(parent.ancestors().filter(|above| directories.contains(above)).map(Path::to_owned));
                     break;
                 }
                 own.insert(parent.to_owned());

@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Overlays {
     state: Option<Arc<Tree>>,
-    /// For a check, the changes of the same run.
-    changes: Option<Arc<OverlayChanges>>,
+    /// For a check, the changes of the same run, and the root of the paths.
+    changes: Option<(Arc<OverlayChanges>, Arc<Tree>)>,
 }
 
 impl Overlays {
@@ -57,17 +57,25 @@ impl Overlays {
     /// Opens the overlays again, for another thread.
     pub(super) fn reopen(&self) -> Result<Overlays> {
         let state = self.state.as_ref().map(|tree| tree.reopen()).transpose()?;
-        Ok(Overlays { state, changes: self.changes.clone() })
+        let reopen = |(changes, root): &(Arc<OverlayChanges>, Arc<Tree>)| Ok((Arc::clone(changes), root.reopen()?));
+        Ok(Overlays { state, changes: self.changes.as_ref().map(reopen).transpose()? })
     }
 
     /// Returns the overlays as they will be when other plugins are applied.
     pub(crate) fn foreseen(self, locations: &Locations) -> Overlays {
-        Overlays { changes: Some(Arc::new(OverlayChanges::read(locations))), ..self }
+        let changes = |root| (Arc::new(OverlayChanges::read(locations)), root);
+        Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
     }
 
-    /// Returns the base of the overlay on a path, which is the file that other plugins provide.
+    /// Returns the base of the overlay on a path, which is the file that other plugins provide. In a check, it is the file that
+    /// the path gets when the overlay is removed.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
+        if let Some((changes, root)) = &self.changes
+            && let Some(Some(file)) = changes.leaving.get(path)
+        {
+            return Some(root.place(file));
+        }
         let base = self.state.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
@@ -90,8 +98,8 @@ impl Overlays {
     #[must_use]
     pub fn lie_over(&self, path: &Path) -> bool {
         match &self.changes {
-            Some(changes) if changes.leaving.contains(path) => false,
-            Some(changes) if changes.coming.contains(path) => true,
+            Some((changes, _)) if changes.leaving.contains_key(path) => false,
+            Some((changes, _)) if changes.coming.contains(path) => true,
             _ => self.base(path).is_some(),
         }
     }

@@ -115,6 +115,18 @@ pub enum TreeError {
         /// The number of other paths with the same conflict.
         more: usize,
     },
+    /// An entity brings a path that another one edits.
+    #[error("{path} is edited by {edit} and brought by {by}{}", and_more(*.more))]
+    Edited {
+        /// The first such path.
+        path: PathBuf,
+        /// The edit.
+        edit: String,
+        /// The entity that is refused.
+        by: String,
+        /// The number of other paths with conflicts.
+        more: usize,
+    },
     /// The path is a directory that does not belong to the entity.
     #[error("{0} is a directory")]
     IsDirectory(PathBuf),

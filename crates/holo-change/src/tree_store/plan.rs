@@ -108,16 +108,22 @@ fn reject_conflicts(
     for (path, entry) in wanted {
         let path = location.full(path);
         let rival = location.store.rival(&path, claims)?.filter(|_| !entry.is_directory());
+        let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown);
+        let owner = owners.conflict(&path, entry.is_directory())?.or_else(claimed);
         let edit = || location.store.edit_of(&path).filter(|_| !entry.is_directory()).map(str::to_owned);
-        let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown).or_else(edit);
-        let Some(other) = owners.conflict(&path, entry.is_directory())?.or_else(claimed) else { continue };
+        let edit = if owner.is_none() { edit() } else { None };
         match conflict {
-            None => conflict = Some((path, other)),
+            _ if owner.is_none() && edit.is_none() => {}
+            None => conflict = Some((path, owner, edit)),
             Some(_) => more += 1,
         }
     }
-    let Some((path, first)) = conflict else { return Ok(()) };
-    Err(TreeError::BroughtByBoth { path, first, second: location.id.clone(), more })
+    let id = || location.id.clone();
+    Err(match conflict {
+        Some((path, Some(first), _)) => TreeError::BroughtByBoth { path, first, second: id(), more },
+        Some((path, None, Some(edit))) => TreeError::Edited { path, edit, by: id(), more },
+        Some((_, None, None)) | None => return Ok(()),
+    })
 }
 
 impl Planning<'_> {
@@ -255,7 +261,8 @@ impl Planning<'_> {
     }
 
     fn plan_gone(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
-        let file = &self.directory.place(path);
+        // In a check, the overlay on it may be about to be removed.
+        let file = &self.location.at(self.directory, path);
         let stamp = Stamp::of(file)?;
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
             None if self.location.has_base(path)? => drop(self.plan.gone.insert(path.to_owned())),

@@ -290,7 +290,7 @@ fn lines_of_an_edit_become_no_part_of_a_base() {
         (
             extracted("a", "/opt/app"),
             "/opt/app/conf",
-            "is brought by both line:/opt/app/conf and archive:/srv/a".to_owned(),
+            "is edited by line:/opt/app/conf and brought by archive:/srv/a".to_owned(),
         ),
         ("url = \"file:///usr/share/a\"".to_owned(), "/srv/a", format!("is edited by line:/srv/a; {goes}")),
         ("ensure = \"absent\"".to_owned(), "/srv/a", format!("is edited by line:/srv/a; {goes}")),

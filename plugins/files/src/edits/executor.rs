@@ -198,11 +198,7 @@ impl<'a> Executor<'a> {
             let entity = job.entity;
             (in_place, sensitive) = (in_place || entity.in_place, sensitive || entity.sensitive);
             let outcome = match task {
-                Task::Apply => self.inspection.edit(
-                    &mut draft,
-                    &FileState { path, exists, made: &made, is_foreseen: false },
-                    entity,
-                ),
+                Task::Apply => self.inspection.edit(&mut draft, &FileState { path, exists, made: &made }, entity),
                 Task::Leave => Ok(Some(outcome::take_back(&mut draft, &entity.id))),
             };
             let end = match outcome {
@@ -298,7 +294,11 @@ impl<'a> Executor<'a> {
         let content = wanted.ledger.text().content();
         let is_same = subject.found.as_ref().is_some_and(|found| found.content == content);
         let goes = wanted.version.is_untouched() && wanted.version.created && content.is_empty();
-        if (is_same && !goes) || (subject.found.is_none() && wanted.version.is_untouched()) {
+        let is_gone = subject.found.is_none() && wanted.version.is_untouched();
+        if (is_same && !goes) || is_gone {
+            if is_gone {
+                self.inspection.tracker()?.clear_way(&subject.path)?;
+            }
             record.settle(wanted.version);
             let is_kept = match &subject.kept {
                 Some(kept) => *kept == record,
@@ -345,7 +345,14 @@ impl<'a> Executor<'a> {
         let absent = Snapshot::absent(rustix::process::geteuid().as_raw());
         let found = subject.found.as_ref().unwrap_or(&absent);
         if goes {
-            return Ok(found.remove(&subject.place)?);
+            let is_gone = found.remove(&subject.place)?;
+            if is_gone {
+                self.inspection.tracker()?.clear_way(&subject.path)?;
+            }
+            return Ok(is_gone);
+        }
+        if subject.found.is_none() {
+            self.inspection.tracker()?.make_way(&subject.path)?;
         }
         if wanted.in_place && subject.found.is_some() {
             return Ok(found.overwrite(&subject.place, content)?);

@@ -6,9 +6,10 @@ use super::outcome::{self, EditError, Outcome};
 use super::record::{CachedFile, EditedFile, FileRecord, MadeEdits, Records, Subject, Version};
 use super::text::Text;
 use crate::overlay::BufferedOutput;
+use holo_change::claims;
 use holo_change::snapshot::Snapshot;
 use holo_change::tracked::Tracker;
-use holo_change::{Kind, Links, PathError, PathHandle, Stamp, Tree};
+use holo_change::{Image, Kind, Links, PathError, PathHandle, Stamp, Tree};
 use holo_plugin::origins::Traced;
 use holo_plugin::{
     FilePair, ForceTo, Host, Job, Mode, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError,
@@ -35,12 +36,8 @@ pub(super) enum FileError {
     Edit(String, EditError),
     #[error("{0} does not exist; create = true would make it")]
     Missing(String),
-    #[error(
-        "{0} cannot be made, because its directory does not exist; make it with ensure = \"directory\" in a [[file]]"
-    )]
-    NoFolder(String),
-    #[error("an entity with a tree may make the directory first")]
-    MayHaveFolder,
+    #[error("{0} cannot be made, because {1} is not a directory")]
+    NoFolder(String, String),
     #[error("{} is edited by {} and made by {}; one of both has to go", .0, .1, .2)]
     Claimed(String, String, String),
     #[error("{}", .0.0)]
@@ -65,8 +62,6 @@ pub(super) struct FileState<'a> {
     pub(super) path: &'a Path,
     pub(super) exists: bool,
     pub(super) made: &'a MadeEdits,
-    /// Whether the edit is only checked, before other entities are applied.
-    pub(super) is_foreseen: bool,
 }
 
 /// Returns the file that contains the edit, if its path leads to another file by now.
@@ -86,11 +81,11 @@ impl<'a> Inspection<'a> {
     }
 
     /// Returns the records of the paths that other entities hold.
-    fn tracker(&self) -> Result<&Tracker, PathError> {
+    pub(super) fn tracker(&self) -> Result<&Tracker, PathError> {
         if let Some(tracker) = self.tracker.get() {
             return Ok(tracker);
         }
-        let tracker = Tracker::open(self.host.locations())?;
+        let tracker = Tracker::open(self.host.locations())?.foreseeing();
         Ok(self.tracker.get_or_init(|| tracker))
     }
 
@@ -166,23 +161,23 @@ impl<'a> Inspection<'a> {
         let made = made.map_err(|error| FileError::Edit(self.shown(file.path), error));
         let made = made.and_then(|outcome| {
             if outcome.changes && !file.exists {
-                self.demand_folder(file, entity)?;
+                self.demand_way(file.path)?;
             }
             Ok(outcome)
         });
         made.map(Some).inspect_err(|_| draft.roll_back())
     }
 
-    /// Fails if the directory of a file does not exist, and is not made before the edit is applied.
-    fn demand_folder(&self, file: &FileState<'_>, entity: &EditEntity) -> Result<(), FileError> {
-        let Some(folder) = file.path.parent() else { return Ok(()) };
-        let claims = entity.run.claims(self.host);
-        match self.root.place(folder).stat()? {
-            Some(stat) if stat.kind == Kind::Directory => Ok(()),
-            _ if file.is_foreseen && claims.make_directory(folder) => Ok(()),
-            _ if file.is_foreseen && claims.have_tree_around(folder) => Err(FileError::MayHaveFolder),
-            _ => Err(FileError::NoFolder(self.shown(file.path))),
+    /// Fails if a parent of a file is not a directory. A missing one is created.
+    fn demand_way(&self, path: &Path) -> Result<(), FileError> {
+        for above in path.ancestors().skip(1) {
+            match self.root.place(above).stat()? {
+                Some(stat) if stat.kind == Kind::Directory => break,
+                Some(_) => return Err(FileError::NoFolder(self.shown(path), self.shown(above))),
+                None => {}
+            }
         }
+        Ok(())
     }
 
     /// Returns the verdict of a check. The validation program is only run if this is the only edit of the file, because an apply runs it
@@ -247,7 +242,7 @@ impl<'a> Inspection<'a> {
                 draft
             }),
         };
-        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made, is_foreseen: true };
+        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made };
         let outcome = self.edit(draft, &file, entity)?;
         Ok((draft, outcome))
     }
@@ -338,6 +333,32 @@ pub(super) fn look<R>(
     Ok(then(&inspection, &mut last_read.insert(cached).file))
 }
 
+/// Returns the file that is left at a path when its orphaned edits are taken back, for the check of an overlay that comes
+/// after them. `None` if there are no edits, or some stay; the apply fails then.
+pub(crate) fn without_orphans(path: &Path, host: &Host) -> Option<Option<Image>> {
+    let inspection = Inspection::open(host).ok()?;
+    let path = inspection.canonical(path).ok()?;
+    let is_kept = || claims::layers(host.locations()).get(&path).is_some_and(Option::is_some);
+    let record = inspection.records.of(&path).ok()?.filter(|_| !is_kept())?;
+    let edits: Vec<String> = record.edits().map(|edit| edit.id().to_owned()).collect();
+    let EditedFile { subject, mut draft, .. } = inspection.look_at_recorded(&path, Some(record)).ok()?.into();
+    for edit in &edits {
+        if outcome::take_back(&mut draft, edit).needs_force {
+            return None;
+        }
+        draft.commit();
+    }
+    let content = draft.text().content();
+    let is_there = subject.found.is_some() && !(subject.record.now.created && content.is_empty());
+    if !is_there {
+        return Some(None);
+    }
+    let copies = Preview::new(host, path.as_os_str().as_bytes()).ok()?.from(Path::new(""));
+    Shown::File { content, mode: subject.mode() }.write(&copies.join("file")).ok()?;
+    let copy = Image::load(&Tree::open(&copies).ok()?.place(Path::new("file"))).ok()??;
+    Some(Some(Image { content: copy.content, ..Image::load(&subject.place).ok()?? }))
+}
+
 /// Returns the program that must accept the new content, if the edit names one.
 pub(super) fn validation(entity: &EditEntity) -> Option<Validation<'_>> {
     let command = entity.definition.as_ref()?.shared().validate?;
@@ -357,7 +378,6 @@ impl Checked {
         self.said.repeat(output);
         self.verdict.unwrap_or_else(|error| match &*error {
             FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
-            FileError::MayHaveFolder => Verdict::Unknown,
             error => {
                 output.error(format!("skipping target: {error}"));
                 Verdict::Failed

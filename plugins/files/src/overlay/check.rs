@@ -102,11 +102,16 @@ fn try_check(
     // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
     let waiting = distribution.peek(&target)?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
+    let known_base = Image::load(&layout.images.base(&entity.path))?;
     let current = match at_apply {
-        Target::Found => Image::load(target)?,
+        Target::Found => {
+            if known_base.is_none() {
+                layout.reject_edited(entity)?;
+            }
+            Image::load(target)?
+        }
         Target::Restored(image) => image,
     };
-    let known_base = Image::load(&layout.images.base(&entity.path))?;
     let unpatched = match (&known_base, &current) {
         (None, Some(current)) => desired::unpatched(entity, current, layout)?,
         _ => None,

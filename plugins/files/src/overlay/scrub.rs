@@ -4,8 +4,11 @@ use crate::overlay::change::{Change, FAILED};
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
 use crate::overlay::stock::Distribution;
-use holo_change::{Image, Stamp, Unmanageable};
-use holo_plugin::{Applied, Output, Verdict};
+use holo_change::claims::Leaving;
+use holo_change::error::Result as PathResult;
+use holo_change::{Image, PathHandle, Stamp, Tree, Unmanageable};
+use holo_plugin::{Applied, Host, Output, Verdict};
+use std::path::Path;
 
 /// Prepares the change of an orphan. Prints errors.
 pub(crate) fn prepare(
@@ -50,6 +53,22 @@ pub(crate) fn check(
         Scrubbed::Gone
     };
     Ok(Verdict::WouldChange(vec![format!("would {}", done.words(entity, "restore", "forget"))]))
+}
+
+/// Returns the targets of orphans with the files that they get, for the checks of other entities.
+pub(crate) fn all_restored<'e>(orphans: impl Iterator<Item = &'e FileEntity>, host: &Host) -> PathResult<Leaving> {
+    let distribution = Distribution::of(host.system().os_release());
+    let root = Tree::open(host.root())?;
+    let restored = |entity: &FileEntity| {
+        let target = root.place(&entity.path);
+        let path = |place: &PathHandle| Path::new("/").join(place.path());
+        let file = match entity.target_exists {
+            true => distribution.peek(&target)?.map(|(stock, _)| path(&stock)),
+            false => Some(path(&target)),
+        };
+        Ok((entity.path.clone(), file))
+    };
+    orphans.map(restored).collect()
 }
 
 /// The result of scrubbing.
