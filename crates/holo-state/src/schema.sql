@@ -51,12 +51,6 @@ CREATE TABLE sent_value (
     PRIMARY KEY (entity, name)
 ) STRICT, WITHOUT ROWID;
 
--- What runs that nobody asked for did to an entity: what counts against its limit, and until when it is left alone.
-CREATE TABLE repair (
-    entity BLOB PRIMARY KEY,
-    record TEXT NOT NULL                -- JSON
-) STRICT, WITHOUT ROWID;
-
 -- Runs that applied something, in the order in which they began.
 CREATE TABLE run (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,

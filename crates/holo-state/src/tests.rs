@@ -155,6 +155,18 @@ fn a_database_of_a_later_version_is_left_alone() {
 }
 
 #[test]
+fn a_database_without_the_table_of_repairs_gets_it() {
+    let (folder, state) = state();
+    put(&state, &[value("a", "1")]);
+    state.close();
+    Connection::open(folder.path().join("state.db")).unwrap().execute_batch("DROP TABLE repair").unwrap();
+    let state = Database::new(folder.path().join("state.db"));
+    state.write_repairs(&[("file:/a".into(), "{}".to_owned())], &[]).unwrap();
+    assert_eq!(state.repairs().unwrap(), [("file:/a".into(), "{}".to_owned())]);
+    assert_eq!(state.sent_values().unwrap().len(), 1);
+}
+
+#[test]
 fn repair_saves_the_rows_around_the_damage() {
     let (folder, state) = state();
     let values: Vec<SentValue> =
