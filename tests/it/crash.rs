@@ -32,7 +32,7 @@ struct Case {
     arguments: &'static [&'static str],
 }
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 27] = [
     Case { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
     Case {
         name: "first apply to a file that is open and has an ACL",
@@ -160,6 +160,20 @@ const CASES: [Case; 25] = [
         name: "a declared file that had an overlay",
         distribution: "debian",
         before: declared_after_overlay,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "edits that make files and directories",
+        distribution: "debian",
+        before: made_by_edits,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "such edits are taken back",
+        distribution: "debian",
+        before: edits_taken_back,
         after: nothing,
         arguments: &["apply"],
     },
@@ -690,6 +704,21 @@ fn declared_otherwise(root: &ScratchRoot) {
 fn not_declared(root: &ScratchRoot) {
     declared(root);
     assert!(root.holo(&["apply"]).success());
+    std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+}
+
+/// Edits make files in directories that are made too.
+fn made_by_edits(root: &ScratchRoot) {
+    let text = WANTED.trim_end();
+    let line = |path: &str| format!("[[line]]\npath = \"/{path}\"\ncreate = true\nline = \"{text}\"\n");
+    let definitions = line("etc/new/deep/file") + &line("etc/new/file");
+    root.write("usr/share/holo/files/a.toml", definitions);
+}
+
+fn edits_taken_back(root: &ScratchRoot) {
+    made_by_edits(root);
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read("etc/new/deep/file"), WANTED);
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
 }
 
