@@ -99,7 +99,7 @@ impl Run<'_> {
         include.extend(included(&self.arguments.include, root)?);
         let mut found = candidates(&include, &choices, &mut self.inventory, self.interrupt, self.reporter)?;
         self.has_failed |= found.has_failed;
-        found.excluded.retain(|excluded| !choices.include(excluded.id.as_bstr()));
+        found.excluded.retain(|excluded| !choices.includes(excluded.id.as_bstr()));
         self.not_adopted.extend(found.excluded);
         found.requests.extend(named(&others, &self.inventory, root)?);
         Ok(found.requests)
@@ -442,7 +442,7 @@ fn candidates(
             excluded.push(NotAdopted { id: id.clone(), reason: reason.clone(), command: command.clone() });
             false
         }
-        CandidateKind::Usual | CandidateKind::Companion if choices.exclude(id.as_bstr()) => {
+        CandidateKind::Usual | CandidateKind::Companion if choices.excludes(id.as_bstr()) => {
             let reason = format!("{} excludes it", choices::PATH).into();
             excluded.push(NotAdopted { id: id.clone(), reason, command: None });
             false

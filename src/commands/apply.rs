@@ -143,10 +143,11 @@ fn walk(
     let mut observer = limits.observe(reporter);
     let done = walk.go(&mut keeper.observe(&mut observer));
     let ended = observer.ended;
-    limits.count(&ended, &inventory, &settings.root, database).map_err(FatalError::could_not_run)?;
+    let counted = limits.count(&ended, &inventory, &settings.root, database);
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };
+    counted.map_err(FatalError::could_not_run)?;
     let is_idle =
         tally == Tally { unchanged: inventory.entities.len(), ..Tally::default() } && !reporter.has_remarked();
     inventory.remembered.save(&inventory.plugins, &inventory.entities, database, settings, is_idle);

@@ -184,9 +184,9 @@ impl CurrentRun {
             _ => self.error.clone().or_else(|| self.first_trouble(result)),
         };
         let event = RunEvent {
-            run: self.run.clone(),
+            run: self.run,
             verb: self.verb.to_owned(),
-            entities: self.entities.clone(),
+            entities: self.entities,
             result,
             began: self.began,
             duration: (self.since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
@@ -196,10 +196,15 @@ impl CurrentRun {
             generation: self.generation,
             failed: self.troubles.failed.keys().take(NAMED).cloned().collect(),
             error,
-            busy: self.busy.clone(),
+            busy: self.busy,
         };
-        let CurrentRun { outcomes, troubles, left_alone, clients, .. } = self;
-        Finished { event, outcomes, troubles, left_alone, clients }
+        Finished {
+            event,
+            outcomes: self.outcomes,
+            troubles: self.troubles,
+            left_alone: self.left_alone,
+            clients: self.clients,
+        }
     }
 
     /// Returns the first reason for which a run has failed or was refused.

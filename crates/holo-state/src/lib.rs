@@ -44,8 +44,6 @@ use std::time::{Duration, Instant};
 
 /// The version of the schema, kept as `PRAGMA user_version`.
 const VERSION: i64 = 1;
-/// The table of repairs, which a database may lack that was made before there was one.
-const REPAIRS: &str = include_str!("repairs.sql");
 /// Marks the file as ours for file(1), as `PRAGMA application_id`: "holo".
 const APPLICATION_ID: i64 = 0x686f_6c6f;
 /// How long to wait for another process that is writing. Transactions take milliseconds, so a longer wait means that a process is stuck.
@@ -272,10 +270,6 @@ impl Database {
         let connection = connection.map_err(|error| self.error(error))?;
         match version(&connection).map_err(|error| self.error(error))? {
             0 => Ok(None),
-            VERSION if may_write => {
-                connection.execute_batch(REPAIRS).map_err(|error| self.error(error))?;
-                Ok(Some(connection))
-            }
             VERSION => Ok(Some(connection)),
             version => Err(self.problem(Problem::Version(version))),
         }
@@ -332,7 +326,7 @@ impl Database {
             // Another process may have been faster.
             if version(&transaction)? == 0 {
                 transaction.execute_batch(include_str!("schema.sql"))?;
-                transaction.execute_batch(REPAIRS)?;
+                transaction.execute_batch(repairs::TABLE)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", VERSION)?;
             }

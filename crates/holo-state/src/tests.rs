@@ -161,6 +161,7 @@ fn a_database_without_the_table_of_repairs_gets_it() {
     state.close();
     Connection::open(folder.path().join("state.db")).unwrap().execute_batch("DROP TABLE repair").unwrap();
     let state = Database::new(folder.path().join("state.db"));
+    assert_eq!(state.repairs().unwrap(), []);
     state.write_repairs(&[("file:/a".into(), "{}".to_owned())], &[]).unwrap();
     assert_eq!(state.repairs().unwrap(), [("file:/a".into(), "{}".to_owned())]);
     assert_eq!(state.sent_values().unwrap().len(), 1);

@@ -3,7 +3,7 @@
 use crate::{OsRelease, Root};
 use std::path::{Path, PathBuf};
 
-/// The kind of what package managers learn of their repositories: packages need it, and whatever configures the repositories provides it.
+/// The kind of the asset that packages need and that whatever configures their repositories provides: an up-to-date index.
 pub const INDEX: &str = "package-index";
 
 /// The files by which a package manager is recognized.

@@ -26,8 +26,8 @@ pub(crate) struct PackageEntity {
     /// The full name, which is unique among packages.
     pub(crate) owned: String,
     pub(crate) records: PackageRecords,
-    /// True if the repositories of its manager are applied first.
-    pub(crate) comes_after_repositories: bool,
+    /// True if what configures its manager, such as repositories, is applied first.
+    pub(crate) comes_after_configuration: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -155,7 +155,7 @@ impl PackageEntity {
         };
         report.edges.owns = [Asset::new("package", self.owned.as_str())].into();
         if let Ok(provider) = &self.provider
-            && self.comes_after_repositories
+            && self.comes_after_configuration
         {
             let index = Asset::new(INDEX, provider.name());
             if !report.edges.needs.contains(&index) {

@@ -87,7 +87,7 @@ impl Plugin for Packages {
                     provider,
                     owned,
                     records: PackageRecords::Living(legacy),
-                    comes_after_repositories: false,
+                    comes_after_configuration: false,
                     shared: Arc::default(),
                 },
                 common,
@@ -104,7 +104,7 @@ impl Plugin for Packages {
                     provider,
                     owned,
                     records,
-                    comes_after_repositories: false,
+                    comes_after_configuration: false,
                     shared: Arc::default(),
                 },
                 Common::default(),
@@ -115,8 +115,8 @@ impl Plugin for Packages {
         let shared = Arc::new(Shared::new(all.collect(), repositories.all.clone()));
         let entity = |(entity, common): (PackageEntity, Common)| {
             let entity = PackageEntity { shared: Arc::clone(&shared), ..entity };
-            let comes_later = comes_after_repositories(&entity, &common, &repositories);
-            Declared::new(PackageEntity { comes_after_repositories: comes_later, ..entity }, common)
+            let comes_later = comes_after_configuration(&entity, &common, &repositories);
+            Declared::new(PackageEntity { comes_after_configuration: comes_later, ..entity }, common)
         };
         let packages: Vec<_> =
             found.into_iter().map(entity).map(|package| Managed::Package(Box::new(package))).collect();
@@ -187,7 +187,7 @@ impl Plugin for Packages {
 
 /// Returns true if a package is applied after what configures its manager: repositories, and declared files, which say so
 /// themselves unless their definitions have an order. A repository or the package may define the opposite order.
-fn comes_after_repositories(entity: &PackageEntity, common: &Common, repositories: &Repositories) -> bool {
+fn comes_after_configuration(entity: &PackageEntity, common: &Common, repositories: &Repositories) -> bool {
     let keys = &common.keys;
     let configures = |id: &str| id.starts_with("file:/") || repositories.all.iter().any(|one| one.entity.id == id);
     !repositories.named_by().contains(entity.wanted.id.as_str())

@@ -34,7 +34,7 @@ impl Choices {
     }
 
     /// Returns true if an entity is left out.
-    pub(super) fn exclude(&self, id: &BStr) -> bool {
+    pub(super) fn excludes(&self, id: &BStr) -> bool {
         let texts = [Some(id), path_of(id)];
         let is_meant = |text: &BStr| self.exclude.iter().any(|pattern| pattern.matches(&text.to_str_lossy()));
         texts.into_iter().flatten().any(is_meant)
@@ -48,7 +48,7 @@ impl Choices {
     }
 
     /// Returns true if an entity is adopted although it is left out by default.
-    pub(super) fn include(&self, id: &BStr) -> bool {
+    pub(super) fn includes(&self, id: &BStr) -> bool {
         let names = |text: &BStr| self.include.iter().any(|name| *text == **name);
         names(id) || path_of(id).is_some_and(names)
     }
