@@ -552,6 +552,9 @@ pub struct Watch {
     /// Exit after the first event has been handled
     #[arg(long)]
     pub once: bool,
+    /// For the agent: read requests from standard input
+    #[arg(long, hide = true, requires = "json", conflicts_with_all = ["once", "converged"])]
+    pub requests: bool,
     /// Exit when nothing has changed for this time: 90s, 1m30s, 1h
     #[arg(long = "for", value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub converged: Option<Duration>,

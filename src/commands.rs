@@ -55,7 +55,7 @@ pub(crate) use manual::open as open_manual;
 /// The context of every verb.
 struct Context<'a> {
     settings: Settings,
-    interrupt: Interrupt,
+    interrupt: &'a Interrupt,
     reporter: &'a mut dyn Reporter,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Completion(arguments) => show(&completion::script(arguments.shell), report),
         Verb::Test(arguments) => {
             let done = test::run(&arguments, report);
-            conclude(done, report)
+            conclude(&done, report)
         }
         Verb::Apply(arguments) => with_inputs(settings, report, |context| apply::run(&arguments, context)),
         Verb::Status(arguments) => with_context(settings, report, |context| status::run(&arguments, context)),
@@ -130,7 +130,7 @@ fn arguments_inside(command_line: &[OsString]) -> Vec<OsString> {
 
 /// Returns the exit code of the holo in a system, or reports why it could not be run.
 fn conclude_inside(done: Result<u8, InsideError>, reporter: &mut dyn Reporter) -> u8 {
-    done.unwrap_or_else(|error| conclude(Err(FatalError::could_not_run(error)), reporter))
+    done.unwrap_or_else(|error| conclude(&Err(FatalError::could_not_run(error)), reporter))
 }
 
 /// Shows a person who gives no command what is known about the machine.
@@ -149,15 +149,15 @@ fn with_context(
     act: impl FnOnce(&mut Context<'_>) -> Result<u8, FatalError>,
 ) -> u8 {
     if let Some(problem) = settings.problem.take() {
-        return conclude(Err(FatalError::could_not_run(problem)), reporter);
+        return conclude(&Err(FatalError::could_not_run(problem)), reporter);
     }
     match Interrupt::install() {
         Ok(interrupt) => {
-            let mut context = Context { settings, interrupt, reporter };
+            let mut context = Context { settings, interrupt: &interrupt, reporter };
             let done = act(&mut context);
-            conclude(done, context.reporter)
+            conclude(&done, context.reporter)
         }
-        Err(error) => conclude(Err(FatalError::could_not_run(error)), reporter),
+        Err(error) => conclude(&Err(FatalError::could_not_run(error)), reporter),
     }
 }
 
@@ -219,12 +219,12 @@ fn refuse_if_pinned(verb: &'static str, context: &Context<'_>) -> Result<(), Fat
 struct PinnedError(&'static str);
 
 /// Reports the end of a run, and returns its exit code.
-fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
+fn conclude(done: &Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
     let (exit_code, fatal) = match done {
-        Ok(exit_code) => (exit_code, None),
+        Ok(exit_code) => (*exit_code, None),
         Err(fatal) => (fatal.exit_code(), Some(fatal)),
     };
-    reporter.event(Event::RunEnds(exit_code, fatal.as_ref()));
+    reporter.event(Event::RunEnds(exit_code, fatal));
     exit_code
 }
 

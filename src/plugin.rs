@@ -38,6 +38,20 @@ pub struct Plugin {
     scan_witnesses: Option<Vec<Witness>>,
 }
 
+/// A plugin that reports changes to its entities itself.
+#[derive(Debug)]
+pub struct PluginWatch(Identity);
+
+impl PluginWatch {
+    /// Starts the process that reports them.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self) -> Result<process::Process, StartError> {
+        processes::watch(&self.0)
+    }
+}
+
 /// How requests reach a plugin: one process per operation, or one session for all.
 #[derive(Debug)]
 enum Transport {
@@ -248,13 +262,10 @@ impl Plugin {
         Ok(Span::parse_all(&answered.map_err(|error| error.during(|| id.to_string()))?.text).collect())
     }
 
-    /// Starts a process that reports changes to the plugin's entities, if the plugin supports it.
-    ///
-    /// # Errors
-    /// If it cannot be started.
+    /// Returns how to watch the plugin's entities, if the plugin supports it.
     #[must_use]
-    pub fn watch(&self) -> Option<Result<process::Process, StartError>> {
-        self.identity.handshake.info.watches.then(|| processes::watch(&self.identity))
+    pub fn watch(&self) -> Option<PluginWatch> {
+        self.identity.handshake.info.watches.then(|| PluginWatch(self.identity.clone()))
     }
 
     /// Returns the values that all its entities of a type can send, as pairs of type and name.

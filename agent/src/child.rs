@@ -5,6 +5,7 @@ use bstr::{BString, ByteSlice};
 use holo_events::Line;
 use holo_process::{Channel, Event, Process, Program, ProgramError, Status};
 use jiff::Timestamp;
+use rustix::pipe::{PIPE_BUF, PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -65,22 +66,24 @@ impl Task {
 
     /// Returns the command-line arguments.
     #[must_use]
-    pub fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec![self.verb().into(), "--json".into()];
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> = vec![self.verb().into(), "--json".into()];
         match self {
-            Task::Watch { apply: true } => arguments.push("--apply".into()),
+            Task::Watch { apply } => {
+                arguments.push("--requests".into());
+                arguments.extend(apply.then(|| "--apply".into()));
+            }
             Task::History { since } => {
                 arguments.extend(["--number", "0", "--since"].map(Into::into));
-                arguments.push(since.to_string().into());
+                arguments.push(since.to_string());
             }
             Task::Apply { entities, critical, unattended } => {
-                let time = unattended.iter().map(|time| format!("--unattended={}ms", time.as_millis()));
-                let critical = critical.iter().map(|entity| format!("--critical={entity}"));
-                arguments.extend(time.chain(critical).map(Into::into));
-                arguments.extend(entities.iter().map(Into::into));
+                arguments.extend(unattended.iter().map(|time| format!("--unattended={}ms", time.as_millis())));
+                arguments.extend(critical.iter().map(|entity| format!("--critical={entity}")));
+                arguments.extend(entities.iter().cloned());
             }
-            Task::Health { entities } => arguments.extend(entities.iter().map(Into::into)),
-            Task::Watch { apply: false } | Task::Check => {}
+            Task::Health { entities } => arguments.extend(entities.iter().cloned()),
+            Task::Check => {}
         }
         arguments
     }
@@ -110,6 +113,14 @@ pub struct Ended {
     pub diagnostics: String,
 }
 
+impl Ended {
+    /// Returns the end of a run that a watch has done, with this status.
+    #[must_use]
+    pub fn with(status: Status) -> Ended {
+        Ended { status: Some(status), diagnostics: String::new() }
+    }
+}
+
 /// A running child. It keeps running if this value is dropped.
 pub trait Running {
     /// Asks it to terminate.
@@ -117,6 +128,9 @@ pub trait Running {
 
     /// Kills it.
     fn kill(&self);
+
+    /// Sends a request to a watch: the words of a command, or `ping`. Returns false if it does not take it now.
+    fn request(&self, words: &[String]) -> bool;
 }
 
 /// Starts children.
@@ -174,6 +188,15 @@ impl Launcher for Holo {
         if has_policy && self.on_edit == OnEdit::Overwrite {
             program.arg("--on-edit=overwrite");
         }
+        let requests = if let Task::Watch { .. } = task {
+            let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+            // The agent must not wait for a watch that does not read.
+            rustix::io::ioctl_fionbio(&write_end, true).map_err(io::Error::from)?;
+            program.stdin_file(read_end.into());
+            Some(write_end)
+        } else {
+            None
+        };
         let process = program.start()?;
         // The PID still refers to this process, because it has not been waited for.
         let handle = Pid::from_raw(process.id().cast_signed())
@@ -182,7 +205,7 @@ impl Launcher for Holo {
             .map_err(io::Error::from)?;
         let name = format!("holo {}", task.verb());
         thread::Builder::new().name(name).spawn(move || listen(process, id, &said))?;
-        Ok(Box::new(Handle(handle)))
+        Ok(Box::new(Handle { process: handle, requests }))
     }
 
     fn use_config(&mut self, config: &Config) {
@@ -191,11 +214,15 @@ impl Launcher for Holo {
     }
 }
 
-struct Handle(Option<OwnedFd>);
+struct Handle {
+    process: Option<OwnedFd>,
+    /// The standard input of a watch.
+    requests: Option<OwnedFd>,
+}
 
 impl Handle {
     fn signal(&self, signal: Signal) {
-        if let Some(process) = &self.0 {
+        if let Some(process) = &self.process {
             // The process may have ended.
             let _ = pidfd_send_signal(process, signal);
         }
@@ -211,6 +238,15 @@ impl Running for Handle {
 
     fn kill(&self) {
         self.signal(Signal::KILL);
+    }
+
+    fn request(&self, words: &[String]) -> bool {
+        let Some((requests, mut line)) = self.requests.as_ref().zip(serde_json::to_vec(words).ok()) else {
+            return false;
+        };
+        line.push(b'\n');
+        // A longer line might be written in part.
+        line.len() <= PIPE_BUF && rustix::io::write(requests, &line).is_ok()
     }
 }
 

@@ -188,18 +188,21 @@ impl<'a> Daemon<'a> {
             catch_up.kill_if_late(now);
             return;
         }
+        self.look_after_watch(now);
+        self.watch.kill_if_late(now);
         if let Some(run) = &mut self.run {
-            run.end_if_late(now, self.config.timeout);
+            if run.end_if_late(now, self.config.timeout) && self.watch.is(run.id) {
+                self.watch.end(now);
+            }
             return;
         }
-        self.watch.kill_if_late(now);
         if self.is_stopping {
             return;
         }
         let is_run_due = self.next_run <= now && !(self.is_once && self.has_run);
         if is_run_due || (self.health.repairs.are_due() && self.may_change()) {
             self.run_when_free(is_run_due, now);
-            if self.run.is_some() || self.catch_up.is_some() || self.watch.is_running() {
+            if self.run.is_some() || self.catch_up.is_some() || self.watch.is_ending() {
                 return;
             }
         }
@@ -210,17 +213,14 @@ impl<'a> Daemon<'a> {
             self.is_stopping = true;
             return;
         }
-        if self.config.watch {
-            self.watch_as_wanted(now);
-        } else if self.watch.is_running() {
-            self.watch.end(now);
-        }
+        self.watch_as_wanted(now);
     }
 
     /// Begins a run, of all entities or of critical ones, as soon as possible.
     fn run_when_free(&mut self, is_whole: bool, now: Instant) {
-        // Both would compete for the same lock, and each would report the other's changes as drift.
-        if self.watch.is_running() {
+        // A watch that goes on does the run itself. Otherwise both would compete for the same lock, and each would report
+        // the other's changes as drift.
+        if self.watch.is_running() && !self.is_watch_as_wanted() {
             self.watch.end(now);
         } else if self.last.begun().is_some_and(|begun| !self.outlets.has_run(begun)) {
             self.begin_to_catch_up();
@@ -254,10 +254,10 @@ impl<'a> Daemon<'a> {
     fn hear(&mut self, id: ChildId, said: ChildEvent) {
         if self.catch_up.as_ref().is_some_and(|catch_up| catch_up.id == id) {
             self.hear_history(said);
-        } else if self.run.as_ref().is_some_and(|run| run.id == id) {
-            self.hear_run(said);
         } else if self.watch.is(id) {
             self.hear_watch(said);
+        } else if self.run.as_ref().is_some_and(|run| run.id == id) {
+            self.hear_run(said);
         } else if self.health.is(id) {
             self.hear_health(said);
         }

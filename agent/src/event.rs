@@ -230,7 +230,9 @@ pub enum WatchState {
     Started,
     /// It has ended by itself, or could not be started.
     Ended,
-    /// It was started again after it had ended by itself.
+    /// It did not show that it is alive, and was killed.
+    Hung,
+    /// It was started again after it had ended by itself or hung.
     Restarted,
 }
 

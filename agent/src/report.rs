@@ -129,6 +129,7 @@ pub(crate) fn of_watch(state: WatchState, reason: Option<&str>) -> String {
     let words = match state {
         WatchState::Started => "holo watch has started",
         WatchState::Ended => "holo watch has ended",
+        WatchState::Hung => "holo watch was killed",
         WatchState::Restarted => "holo watch was started again",
     };
     reason.map_or_else(|| words.to_owned(), |reason| format!("{words}: {reason}"))

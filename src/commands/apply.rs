@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         context.interrupt.after(time).map_err(FatalError::could_not_run)?;
     }
     context.settings.verify |= arguments.verify;
-    context.settings.on_edit = arguments.policy.on_edit.unwrap_or_default();
+    context.settings.on_edit = arguments.policy.on_edit.unwrap_or(context.settings.on_edit);
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = &mut *context;
     if arguments.dry_run {

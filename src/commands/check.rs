@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let preview = Preview { differences: arguments.diff, warns_of_misplaced: true, ..Preview::default() };
-    context.settings.on_edit = arguments.policy.on_edit.unwrap_or_default();
+    context.settings.on_edit = arguments.policy.on_edit.unwrap_or(context.settings.on_edit);
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = context;
     let mut standings = Standings::new(*reporter, arguments.selection.selectors.is_empty());
@@ -127,6 +127,8 @@ pub(super) struct Findings<'a> {
     /// The entity being worked on.
     current: Option<Finding>,
     found: Vec<Finding>,
+    /// Whether all events are forwarded.
+    passes_on: bool,
 }
 
 /// The state or outcome of an entity.
@@ -154,7 +156,12 @@ pub(super) struct Finding {
 
 impl<'a> Findings<'a> {
     pub(super) fn new(reporter: &'a mut dyn Reporter, told: &'a mut HashSet<BString>) -> Findings<'a> {
-        Findings { reporter, told, current: None, found: Vec::new() }
+        Findings { reporter, told, current: None, found: Vec::new(), passes_on: false }
+    }
+
+    /// Returns a reporter that also forwards all events.
+    pub(super) fn passing_on(reporter: &'a mut dyn Reporter, told: &'a mut HashSet<BString>) -> Findings<'a> {
+        Findings { passes_on: true, ..Findings::new(reporter, told) }
     }
 
     /// Returns the reporter for remarks about the run.
@@ -194,10 +201,9 @@ impl<'a> Findings<'a> {
             | Message::Progress(_) => {}
         }
     }
-}
 
-impl Reporter for Findings<'_> {
-    fn event(&mut self, event: Event<'_>) {
+    /// Takes an event. Returns true if it is about the run, and is forwarded.
+    fn take(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::Begin(entity) => {
                 self.current = Some(Finding {
@@ -214,26 +220,36 @@ impl Reporter for Findings<'_> {
             }
             Event::Message(message) => self.message(message),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => {
-                self.current.iter_mut().for_each(|current| current.error = Some(reason.into()));
+                self.current.iter_mut().for_each(|current| current.error = Some((*reason).into()));
             }
             Event::Broken => self.current.iter_mut().for_each(|current| current.is_broken = true),
             Event::Remark(remark) => match &mut self.current {
                 Some(current) => {
                     current.error = remark.error_text().map(BString::from).or_else(|| current.error.take());
                 }
-                None if remark.kind == RemarkKind::ParagraphEnd || self.told.insert(remark.text.to_vec().into()) => {
-                    self.reporter.event(Event::Remark(remark));
+                None => {
+                    return remark.kind == RemarkKind::ParagraphEnd || self.told.insert(remark.text.to_vec().into());
                 }
-                None => {}
             },
             Event::End(entity, end, _) => {
+                let end = *end;
                 let sources = if end == End::Changed { entity.report_sources() } else { Vec::new() };
                 self.found.extend(self.current.take().map(|found| Finding { end, sources, ..found }));
             }
             // A conflict concerns several entities, and would otherwise not be reported.
-            Event::Conflict(..) => self.reporter.event(event),
+            Event::Conflict(..) => return true,
             // Entities that no longer exist are not watched, and selectors are checked beforehand.
             _ => {}
+        }
+        false
+    }
+}
+
+impl Reporter for Findings<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        let is_forwarded = self.take(&event) || self.passes_on;
+        if is_forwarded {
+            self.reporter.event(event);
         }
     }
 

@@ -7,7 +7,9 @@ mod known;
 mod paths;
 mod queue;
 mod repairs;
+mod requests;
 mod sources;
+mod timers;
 mod writers;
 
 use super::Context;
@@ -21,24 +23,27 @@ use crate::discovery::inventory::{Inventory, Purpose};
 use crate::entities::node::EntityIndex;
 use crate::error::{FatalError, exit};
 use crate::host::cache::CacheDirectory;
-use crate::host::interrupt::Interrupt;
+use crate::host::interrupt::{Interrupt, TimerError};
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use bstr::{BString, ByteSlice};
+use holo_events::Line;
 use holo_state::Database;
 use jiff::{Timestamp, Zoned};
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
-use queue::{Queue, Timers, Woken};
+use queue::{Queue, Woken};
+use requests::Requests;
 use signal_hook::consts::SIGPIPE;
 use sources::Sources;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timers::Timers;
 
 /// The time after which a failed operation is retried, for example because a plugin was just being replaced.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -47,7 +52,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    settings.on_edit = arguments.policy.on_edit.unwrap_or_default();
+    settings.on_edit = arguments.policy.on_edit.unwrap_or(settings.on_edit);
     settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
     let watched = WatchedPaths::new(&absolute(&settings.root)?).map_err(FatalError::could_not_run)?;
     let mut watcher = Watcher {
@@ -56,7 +61,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         interrupt,
         reporter: *reporter,
         known: Known::default(),
-        queue: Queue::new(watched, arguments.settle),
+        queue: Queue::new(watched, arguments.settle, arguments.requests.then(Requests::new)),
         cache: None,
         release: None,
         timers: Timers::default(),
@@ -66,6 +71,10 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
     };
     // Without output, the end of the reader would go unnoticed.
     if let Some(pipe) = output_pipe() {
+        if arguments.requests {
+            let pipe = pipe.try_clone().map_err(|error| FatalError::could_not_run(TimerError::from(error)))?;
+            interrupt.show_life(pipe, Line::Alive {}.to_bytes());
+        }
         watcher.interrupt.when_unread(pipe).map_err(FatalError::could_not_run)?;
     }
     match watcher.go() {
@@ -114,6 +123,7 @@ impl Watcher<'_> {
                         return Ok(self.exit_code());
                     }
                 }
+                Woken::Asked(words) => self.run(words)?,
                 Woken::Quiet => return Ok(self.exit_code()),
                 Woken::Due => self.look_at_due()?,
             }

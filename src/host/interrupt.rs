@@ -6,9 +6,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Stored in place of a signal number when the run has exceeded its time limit.
 const TIME_IS_OVER: usize = usize::MAX;
@@ -23,6 +23,9 @@ pub struct SignalError(#[from] io::Error);
 #[error("cannot watch the time: {}", reason(.0))]
 pub struct TimerError(#[from] io::Error);
 
+/// The interval at which a process shows that it is alive, if [asked](Interrupt::show_life).
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(20);
+
 /// Records that a signal or the time limit requested the end of the run.
 ///
 /// With the default action, a signal would end the process at once, leaving the cache directory and the lock behind.
@@ -31,6 +34,10 @@ pub struct Interrupt {
     signal: Arc<AtomicUsize>,
     wake: OwnedFd,
     waker: OwnedFd,
+    created: Instant,
+    sign_of_life: OnceLock<(OwnedFd, Vec<u8>)>,
+    /// The time of the next sign of life, in seconds since the creation.
+    next_sign: AtomicU64,
 }
 
 impl Interrupt {
@@ -50,7 +57,33 @@ impl Interrupt {
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
             signal_hook::low_level::pipe::register(number, write_end.try_clone()?)?;
         }
-        Ok(Interrupt { signal, wake, waker: write_end })
+        Ok(Interrupt {
+            signal,
+            wake,
+            waker: write_end,
+            created: Instant::now(),
+            sign_of_life: OnceLock::new(),
+            next_sign: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// Writes a short line to a pipe about every 20 seconds during waits from now on. A process that is stopped, or that
+    /// hangs elsewhere than in a wait, writes none.
+    pub fn show_life(&self, pipe: OwnedFd, line: Vec<u8>) {
+        self.next_sign.store(SIGN_OF_LIFE_EVERY.as_secs(), Ordering::Relaxed);
+        let _ = self.sign_of_life.set((pipe, line));
+    }
+
+    /// Shows that the process is alive, if that is asked for and due. Any thread that waits calls this, when all other
+    /// output has been written.
+    pub fn note_wait(&self) {
+        let Some((pipe, line)) = self.sign_of_life.get() else { return };
+        let (now, due) = (self.created.elapsed().as_secs(), self.next_sign.load(Ordering::Relaxed));
+        let next = now + SIGN_OF_LIFE_EVERY.as_secs();
+        if due <= now && self.next_sign.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // A pipe takes a short line as a whole.
+            let _ = rustix::io::write(pipe, line);
+        }
     }
 
     /// Ends the run when this time has passed.
@@ -94,6 +127,7 @@ impl Interrupt {
     /// # Errors
     /// Like [`check`](Interrupt::check).
     pub fn pause(&self, time: Duration) -> Result<(), FatalError> {
+        self.note_wait();
         let timeout = Timespec::try_from(time).ok();
         // An error here can only make the wait end early.
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], timeout.as_ref());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The context of every call to a plugin.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// Its answer to the handshake.
     pub(super) handshake: Handshake,

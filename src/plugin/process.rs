@@ -180,6 +180,7 @@ impl Program<'_> {
 /// [`FatalError::Interrupted`] if a signal requested the end. The process group was asked to end, and killed if it did
 /// not.
 pub fn wait(process: &mut Process, interrupt: &Interrupt, mut seen: impl FnMut(Event<'_>)) -> Result<(), FatalError> {
+    interrupt.note_wait();
     let mut goes_on = Ok(());
     let waited = process.wait(Some(interrupt), &mut |event| {
         if matches!(event, Event::Stopped(_)) {

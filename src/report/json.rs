@@ -389,20 +389,22 @@ impl JsonState {
     /// Returns the summary line.
     pub(super) fn summary(&mut self, exit_code: u8, fatal: Option<&FatalError>) -> Vec<u8> {
         let rest = self.finish();
-        let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };
+        // A watch does several runs.
+        let JsonState { last_error, tally, refreshes_due, generation, run, .. } = mem::take(self);
+        let told = |text: &'_ str| if text.is_empty() { last_error.clone() } else { Some(text.into()) };
         let error: Option<BString> = fatal.and_then(|fatal| told(&fatal.to_string()));
         let busy = match fatal {
             Some(FatalError::Busy(holder)) => holder.clone(),
             _ => None,
         };
-        let run = self.run.as_ref();
+        let run = run.as_ref();
         let line = Line::Summary {
             run: run.map(|run| run.id.as_str().into()),
             time: run.map(|run| run.time.to_string()),
             duration: run.map(|run| line::seconds(run.begun.elapsed())),
-            tally: self.tally,
-            refreshes_due: self.refreshes_due,
-            generation: self.generation,
+            tally,
+            refreshes_due,
+            generation,
             busy,
             exit_code,
             error: error.as_ref().map(Text::from),

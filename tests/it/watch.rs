@@ -3,6 +3,7 @@
 mod controls;
 mod ends;
 mod plan;
+mod requests;
 mod robust;
 
 use bstr::ByteSlice;
@@ -41,7 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("who is refreshed by a repair is refreshed", refreshed),
         case("a plugin tells what no path shows", told_by_plugins),
         case("the plugin of the manual is that of the scenario", manual),
-        case("a plugin that watches no longer is warned of", plugin_ends),
+        case("a plugin that watches no longer is warned of, and started again", plugin_ends),
         case("only processes that wait give memory back at once", memory),
         case("it ends when it has been quiet, as things are then", ends::converged),
         case("it ends with a failure if an entity fails for good", ends::failed),
@@ -70,6 +71,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what is only checked is reported and not repaired", controls::noop),
         case("outside of its schedule an entity is not repaired, nor refreshed", controls::scheduled),
         case("what happens before a plugin listens is found", controls::missed),
+        case("runs that are asked for are done in between, each with its summary", requests::runs),
+        case("a request that is none is named, and ends nothing", requests::nonsense),
+        case("it shows that it is alive, also during a long run", requests::alive),
+        case("a run that is asked to end ends the watch", requests::ended),
     ]
 }
 
@@ -88,6 +93,9 @@ impl Watching {
         let mut holo = Program::new(built("holo"));
         holo.args(["watch", "--json"]).args(arguments).current_dir(root.path());
         holo.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env("LC_ALL", "C");
+        if arguments.contains(&"--requests") {
+            holo.requests();
+        }
         let mut watching =
             Watching { process: holo.start().unwrap(), unread: Vec::new(), status: None, first: Vec::new() };
         watching.first = watching.until("watching");
@@ -215,6 +223,7 @@ pub(crate) fn all_lines() -> Vec<Value> {
     fs::create_dir(root.join("srv/app/conf")).unwrap();
     lines.extend(watching.until("failed"));
     watching.stop(&root);
+    lines.extend(requests::lines());
     lines
 }
 
@@ -442,6 +451,19 @@ fn plugin_ends() {
     fs::write(root.join("run/demo.fifo"), "end\n").unwrap();
     let warning = watching.until("warning").pop().unwrap()["text"].to_string();
     assert!(warning.contains("The watch of plugin demo has ended: exit status 7"), "{warning}");
+    // It is started again after a second, and what was missed until then is found.
+    fs::remove_file(root.join("run/demo.state")).unwrap();
+    watching.expect("drifted", "demo:state");
+    watching.expect("repaired", "demo:state");
+    fs::remove_file(root.join("run/demo.state")).unwrap();
+    fs::write(root.join("run/demo.fifo"), "pulled\n").unwrap();
+    assert_eq!(watching.expect("drifted", "demo:state")["reason"], "pulled");
+    watching.expect("repaired", "demo:state");
+    // It is warned of once, and the pauses become longer.
+    for _ in 0..2 {
+        fs::write(root.join("run/demo.fifo"), "end\n").unwrap();
+        watching.expect_silence();
+    }
     watching.stop(&root);
 }
 

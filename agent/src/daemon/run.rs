@@ -20,8 +20,11 @@ const NAMED: usize = 100;
 /// A complete run in progress.
 pub(super) struct CurrentRun {
     pub(super) id: ChildId,
+    /// `None` if a watch does it.
     pub(super) child: Option<Box<dyn Running>>,
     pub(super) verb: &'static str,
+    /// True if a watch has begun to do it.
+    pub(super) has_begun: bool,
     /// The entities to apply; empty for all.
     entities: Vec<String>,
     pub(super) began: Timestamp,
@@ -66,6 +69,7 @@ impl CurrentRun {
             id,
             child: None,
             verb: task.verb(),
+            has_begun: false,
             entities,
             began,
             since: Instant::now(),
@@ -153,8 +157,8 @@ impl CurrentRun {
         }
     }
 
-    /// Asks it to terminate after the timeout, and kills it if it does not.
-    pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) {
+    /// Asks it to terminate after the timeout, and kills it if it does not. Returns true if it was asked to terminate.
+    pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) -> bool {
         if now >= self.since + limit && self.ending.is_none() {
             self.is_late = true;
             self.end(now);
@@ -163,6 +167,7 @@ impl CurrentRun {
             self.is_killed = true;
             self.child.iter().for_each(|child| child.kill());
         }
+        self.ending.is_some()
     }
 
     /// Returns the time of the next timeout.

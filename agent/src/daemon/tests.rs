@@ -3,7 +3,7 @@
 mod stage;
 
 use crate::config::{Config, Mode};
-use crate::event::{Event, RunEvent, RunResult, What};
+use crate::event::{Event, RunEvent, RunResult, WatchState, What};
 use holo_testing::random::{Random, cases};
 use stage::{Play, Stage};
 use std::time::Duration;
@@ -12,14 +12,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn a_day_has_a_run_every_half_hour_and_a_watch_in_between() {
+fn a_day_has_a_run_every_half_hour_and_one_watch() {
     let play = Stage::default().play(24 * HOUR, Vec::new());
     let runs = play.times("apply");
     assert_eq!(runs[0], 0);
     assert!((48..=50).contains(&runs.len()), "{runs:?}");
-    // The watch takes a second to end.
-    assert!(runs[1..].windows(2).all(|pair| (1799..=1801).contains(&(pair[1] - pair[0]))), "{runs:?}");
-    assert_eq!(play.words()[..4], ["apply", "watch --apply", "end watch", "apply"]);
+    assert!(runs[1..].windows(2).all(|pair| pair[1] - pair[0] == 1800), "{runs:?}");
+    assert_eq!(play.words()[..4], ["apply", "watch --apply", "apply", "apply"]);
+    assert_eq!(play.times("watch --apply").len(), 1);
     assert_eq!(run_events(&play).len(), runs.len());
 }
 
@@ -96,6 +96,47 @@ fn a_watch_that_ends_by_itself_is_started_slower_and_slower() {
     let pauses: Vec<u64> = watches.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 64], "{watches:?}");
     assert!(watches.len() <= 12, "{watches:?}");
+}
+
+/// Returns the states of watches in events, with the reasons.
+fn watch_events(play: &Play) -> Vec<(WatchState, Option<&str>)> {
+    let mut states = Vec::new();
+    for event in &play.events {
+        if let What::Watch { state, reason } = &event.what {
+            states.push((*state, reason.as_deref()));
+        }
+    }
+    states
+}
+
+#[test]
+fn a_watch_that_hangs_is_killed_within_a_minute_and_started_again() {
+    let stage = Stage { hang: 10 * MINUTE, ..Stage::default() };
+    let play = stage.play(15 * MINUTE, Vec::new());
+    let (killed, watches) = (play.times("kill watch"), play.times("watch --apply"));
+    assert!(killed.len() == 1 && (610..670).contains(&killed[0]), "{:?}", play.log);
+    assert_eq!(watches[1..], [killed[0] + 1]);
+    let reason = Some("it did not answer for 54s");
+    let states = [(WatchState::Started, None), (WatchState::Hung, reason), (WatchState::Restarted, reason)];
+    assert_eq!(watch_events(&play), states);
+    // So is one that hangs during a run.
+    let config = Config { interval: 10 * MINUTE, ..Config::default() };
+    let stage = Stage { config, hang: MINUTE, ..Stage::default() };
+    let play = stage.play(15 * MINUTE, Vec::new());
+    let results: Vec<RunResult> = run_events(&play).iter().map(|run| run.result).collect();
+    assert_eq!(play.words()[..3], ["apply", "watch --apply", "kill watch"], "{:?}", play.log);
+    assert!(results.iter().all(|result| *result == RunResult::Unchanged), "{results:?}");
+}
+
+#[test]
+fn a_run_that_takes_too_long_in_a_watch_ends_with_the_watch() {
+    let config = Config { interval: 10 * MINUTE, timeout: MINUTE, ..Config::default() };
+    let play = Stage { config, run: (2 * MINUTE, 0), ..Stage::default() }.play(20 * MINUTE, Vec::new());
+    let words = ["apply", "end apply", "watch --apply", "apply", "end watch", "watch --apply"];
+    assert_eq!(play.words()[..6], words, "{:?}", play.log);
+    let run = run_events(&play)[1];
+    assert_eq!((run.result, run.error.as_deref()), (RunResult::Interrupted, Some("it took too long")));
+    assert_eq!(watch_events(&play), [(WatchState::Started, None)]);
 }
 
 #[test]
@@ -241,8 +282,8 @@ fn what_is_critical_is_applied_with_what_it_requires_but_not_for_ever() {
     let (critical, well) = (vec![health("a:b", "critical")], vec![health("a:b", "ok")]);
     let once = Stage { health: vec![well.clone(), critical.clone(), well], ..Stage::default() };
     let play = once.play(20 * MINUTE, Vec::new());
-    let words = ["health a:b", "end watch", "apply a:b package:x", "watch --apply", "health a:b"];
-    assert_eq!(play.words()[3..8], words, "{:?}", play.log);
+    let words = ["health a:b", "apply a:b package:x", "health a:b"];
+    assert_eq!(play.words()[3..6], words, "{:?}", play.log);
     assert_eq!(health_events(&play), ["a:b Critical", "a:b Ok"]);
     let runs: Vec<&RunEvent> = play.events.iter().filter_map(as_run).collect();
     assert_eq!((runs[0].entities.len(), &runs[1].entities[..]), (0, &["a:b".to_owned(), "package:x".to_owned()][..]));

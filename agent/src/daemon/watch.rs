@@ -3,15 +3,23 @@
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
+use crate::config::OnEdit;
 use crate::event::{WatchState, What};
 use crate::service::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A watch that has run for this time is not considered failed when it ends.
 const STEADY: Duration = Duration::from_secs(10 * 60);
+
+/// The time without any output after which a watch is asked whether it is alive, and the time for an answer. It is asked
+/// twice, in case that the agent itself was stopped.
+const QUIET: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(12);
+const PINGS: u32 = 2;
 
 /// The running watch, if any, and the time at which another one may start.
 #[derive(Default)]
@@ -32,13 +40,26 @@ pub(super) struct Watch {
 struct RunningWatch {
     id: ChildId,
     child: Box<dyn Running>,
-    applies: bool,
+    kind: WatchKind,
     since: Instant,
     entities: Option<usize>,
     last_error: Option<String>,
     /// The time at which it was asked to terminate.
     ending: Option<Instant>,
     is_killed: bool,
+    /// The time of its last output, or of the last ping.
+    heard: Instant,
+    /// The number of pings since its last output.
+    pings: u32,
+}
+
+/// What a watch does. For something else, another one is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WatchKind {
+    /// True if drift is repaired.
+    apply: bool,
+    on_edit: OnEdit,
+    holo: Option<PathBuf>,
 }
 
 impl Watch {
@@ -56,7 +77,7 @@ impl Watch {
 
     /// Returns true if the running watch repairs drift.
     pub(super) fn applies(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.applies)
+        self.running.as_ref().is_some_and(|running| running.kind.apply)
     }
 
     /// Returns the number of watched entities, if known.
@@ -78,18 +99,46 @@ impl Watch {
         self.running.is_none() && self.not_before.is_none_or(|at| at <= now)
     }
 
-    pub(super) fn began(&mut self, id: ChildId, child: Box<dyn Running>, applies: bool, now: Instant) {
+    pub(super) fn began(&mut self, id: ChildId, child: Box<dyn Running>, kind: WatchKind, now: Instant) {
         self.not_before = None;
         self.running = Some(RunningWatch {
             id,
             child,
-            applies,
+            kind,
             since: now,
             entities: None,
             last_error: None,
             ending: None,
             is_killed: false,
+            heard: now,
+            pings: 0,
         });
+    }
+
+    /// Asks the watch to do a run. Returns the watch, if there is one and it takes the request.
+    pub(super) fn ask(&self, words: &[String]) -> Option<ChildId> {
+        let running = self.running.as_ref().filter(|running| running.ending.is_none())?;
+        running.child.request(words).then_some(running.id)
+    }
+
+    /// Pings a watch that is quiet, and kills it if it does not answer. Returns the reason then.
+    fn ping_if_quiet(&mut self, now: Instant) -> Option<String> {
+        let running = self.running.as_mut().filter(|running| running.ending.is_none() && !running.is_killed)?;
+        if running.next_ping() > now {
+            return None;
+        }
+        if running.pings < PINGS {
+            // If the request is not taken, there is no answer either.
+            running.child.request(&["ping".to_owned()]);
+            running.pings += 1;
+            running.heard = now;
+            return None;
+        }
+        running.is_killed = true;
+        running.child.kill();
+        let quiet = QUIET + PATIENCE * PINGS;
+        self.error = Some(format!("it did not answer for {quiet:?}"));
+        self.error.clone()
     }
 
     /// Records that it could not be started, or ended by itself. Returns the delay before a retry.
@@ -110,8 +159,9 @@ impl Watch {
         (is_first || reason.is_some()).then_some(What::Watch { state, reason })
     }
 
-    pub(super) fn hear(&mut self, line: &Line<'_>) {
+    pub(super) fn hear(&mut self, line: &Line<'_>, now: Instant) {
         let Some(running) = &mut self.running else { return };
+        (running.heard, running.pings) = (now, 0);
         match line {
             Line::Watching { entities } => {
                 running.entities = Some(*entities);
@@ -131,6 +181,11 @@ impl Watch {
         }
         if now.duration_since(running.since) >= STEADY {
             self.failures = 0;
+        }
+        if running.is_killed {
+            let wait = self.failed(self.error.clone().unwrap_or_default(), now);
+            say(Level::Error, format_args!("holo watch was killed; it is tried again in {wait:?}"));
+            return None;
         }
         let status = ended.status.map_or_else(|| "it is lost".to_owned(), Status::in_words);
         let said = running.last_error.or_else(|| ended.diagnostics.lines().last().map(str::to_owned));
@@ -160,25 +215,50 @@ impl Watch {
     /// Returns the time of the next action.
     pub(super) fn next_wake(&self, is_wanted: bool) -> Option<Instant> {
         match &self.running {
-            Some(running) => running.ending.filter(|_| !running.is_killed).map(|at| at + TIME_TO_END),
+            Some(running) if running.is_killed => None,
+            Some(running) => Some(running.ending.map_or(running.next_ping(), |at| at + TIME_TO_END)),
             None => self.not_before.filter(|_| is_wanted),
         }
     }
 }
 
+impl RunningWatch {
+    /// Returns the time of the next ping, or after the last one that at which the watch has hung.
+    fn next_ping(&self) -> Instant {
+        self.heard + if self.pings == 0 { QUIET } else { PATIENCE }
+    }
+}
+
 impl Daemon<'_> {
+    /// Returns what a watch should do now; `None` if there should be none.
+    fn wanted_watch(&self) -> Option<WatchKind> {
+        let (apply, on_edit) = (self.may_change(), self.config.defaults.on_edit);
+        self.config.watch.then(|| WatchKind { apply, on_edit, holo: self.config.holo.clone() })
+    }
+
+    pub(super) fn is_watch_as_wanted(&self) -> bool {
+        let running = self.watch.running.as_ref().filter(|running| running.ending.is_none());
+        running.map(|running| &running.kind) == self.wanted_watch().as_ref()
+    }
+
+    pub(super) fn look_after_watch(&mut self, now: Instant) {
+        if let Some(reason) = self.watch.ping_if_quiet(now) {
+            say(Level::Error, format_args!("holo watch hangs: {reason}; it is killed"));
+            self.publish(vec![What::Watch { state: WatchState::Hung, reason: Some(reason) }]);
+        }
+    }
+
     pub(super) fn watch_as_wanted(&mut self, now: Instant) {
-        let apply = self.may_change();
+        let wanted = self.wanted_watch();
         if self.watch.is_running() {
-            if self.watch.applies() != apply {
+            if !self.is_watch_as_wanted() {
                 self.watch.end(now);
             }
-        } else if self.watch.may_begin(now) {
-            let task = Task::Watch { apply };
-            let (id, child) = self.start(&task);
+        } else if let Some(kind) = wanted.filter(|_| self.watch.may_begin(now)) {
+            let (id, child) = self.start(&Task::Watch { apply: kind.apply });
             match child {
                 Ok(child) => {
-                    self.watch.began(id, child, apply, now);
+                    self.watch.began(id, child, kind, now);
                     self.known.begin_watch();
                     let news = self.watch.news_of_start();
                     self.publish(news.into_iter().collect());
@@ -192,17 +272,32 @@ impl Daemon<'_> {
     }
 
     pub(super) fn hear_watch(&mut self, said: ChildEvent) {
+        let asked = self.run.as_mut().filter(|run| self.watch.is(run.id));
         match said {
             ChildEvent::Line(line) => {
-                let news = self.known.hear_watch(&line, self.clock.now());
-                self.watch.hear(&line);
-                self.publish(news);
+                self.watch.hear(&line, Instant::now());
+                match (asked, &*line) {
+                    (Some(run), Line::Begun { .. }) => run.has_begun = true,
+                    (Some(run), Line::Summary { exit_code, .. }) if run.has_begun => {
+                        run.hear(&line);
+                        self.end_run(&Ended::with(Status::Exited((*exit_code).into())));
+                    }
+                    (Some(run), _) if run.has_begun => run.hear(&line),
+                    _ => {
+                        let news = self.known.hear_watch(&line, self.clock.now());
+                        self.publish(news);
+                    }
+                }
             }
             ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo watch: {text}")),
             ChildEvent::Ended(ended) => {
+                let is_asked = asked.is_some();
                 let reason = self.watch.ended(&ended, Instant::now());
-                let ended = reason.map(|reason| What::Watch { state: WatchState::Ended, reason: Some(reason) });
-                self.publish(ended.into_iter().collect());
+                let state = What::Watch { state: WatchState::Ended, reason: reason.clone() };
+                self.publish(reason.map(|_| state).into_iter().collect());
+                if is_asked {
+                    self.end_run(&ended);
+                }
             }
         }
     }

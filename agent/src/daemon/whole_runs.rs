@@ -3,7 +3,7 @@
 use super::run::{self, CurrentRun};
 use super::{Daemon, Task};
 use crate::agenda::retry_after;
-use crate::child::{ChildEvent, ChildId, Running, TRIGGER};
+use crate::child::{ChildEvent, ChildId, Ended, Running, TRIGGER};
 use crate::event::{RunEvent, RunResult, What};
 use crate::request::Answer;
 use crate::service::{Level, say};
@@ -44,6 +44,10 @@ impl Daemon<'_> {
         let began = self.clock.now();
         // Before it begins, so that no run is lost in a crash.
         self.last.set_begun(Some(began));
+        if let Some(watch) = self.watch.ask(&task.arguments()) {
+            self.run = Some(CurrentRun::new(watch, task, began, clients));
+            return;
+        }
         let (id, child) = self.start(task);
         let mut run = CurrentRun::new(id, task, began, clients);
         match child {
@@ -62,11 +66,13 @@ impl Daemon<'_> {
         match said {
             ChildEvent::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
             ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo: {text}")),
-            ChildEvent::Ended(ended) => {
-                if let Some(run) = self.run.take() {
-                    self.finish(run.finish(Some(&ended)));
-                }
-            }
+            ChildEvent::Ended(ended) => self.end_run(&ended),
+        }
+    }
+
+    pub(super) fn end_run(&mut self, ended: &Ended) {
+        if let Some(run) = self.run.take() {
+            self.finish(run.finish(Some(ended)));
         }
     }
 

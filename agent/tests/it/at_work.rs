@@ -5,7 +5,7 @@ use holo_testing::binaries::built;
 use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,6 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what a person has edited is kept and overwritten if that is the policy", overwrites),
         case("it only reports in the mode for that", reports),
         case("whole runs come again after the interval, and the watch goes on in between", again),
+        case("a watch that is stopped is noticed within a minute, and replaced", stopped_watch),
+        case("another policy for what a person has edited counts at once", another_policy),
         case("a configuration that is broken is named, and the one from before counts", reloads),
         case("a configuration that is broken from the first ends it", broken_from_the_first),
         case("a second agent does not take the first one's place", second),
@@ -118,15 +120,81 @@ fn reports() {
     agent.stop();
 }
 
+/// Returns the PID of the agent's watch.
+fn watch_of(agent: &Agent<'_>) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", agent.pid());
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let mut watches = pids.filter(|pid: &i32| {
+        let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        read("status").contains(&parent) && read("cmdline").contains("\0watch\0")
+    });
+    Pid::from_raw(watches.next()?)
+}
+
 fn again() {
     let root = root("interval = \"2s\"\n");
     let mut agent = Agent::start(&root);
     agent.until_said("changed");
     agent.until_watching();
+    let watch = watch_of(&agent);
+    assert!(watch.is_some());
     for _ in 0..2 {
         agent.until_said("unchanged: 1 entity: 1 unchanged");
     }
+    // What is repaired by a run that a person asks for is no drift.
+    root.write("usr/share/holo/files/more.toml", "[[file]]\npath = \"/srv/app/more\"\ncontent = \"x\"\n");
+    let run = program(&root, &["run-now", "--wait"]).output().unwrap();
+    assert_eq!(run.ended.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(root.read("srv/app/more"), "x");
     agent.until_watching();
+    assert_eq!(watch_of(&agent), watch, "the same watch has done all that");
+    agent.stop();
+    assert_eq!(watch_states(&root), ["started"]);
+}
+
+/// Returns the states of watches in events.
+fn watch_states(root: &ScratchRoot) -> Vec<String> {
+    let events = events(root);
+    events
+        .iter()
+        .filter(|event| event["kind"] == "watch")
+        .map(|event| event["state"].as_str().unwrap().into())
+        .collect()
+}
+
+fn stopped_watch() {
+    let root = root("");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    let watch = watch_of(&agent).unwrap();
+    kill_process(watch, Signal::STOP).unwrap();
+    let begun = Instant::now();
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    while watch_states(&root).len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", agent.status());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let status = agent.status();
+    assert_eq!(status["watch_error"], "it did not answer for 54s", "{status:#}");
+    agent.until_said("repaired file:/srv/app/conf");
+    assert_eq!(watch_states(&root), ["started", "hung", "restarted"]);
+    let status = agent.until_watching();
+    assert!(status["watch_error"].is_null() && watch_of(&agent) != Some(watch), "{status:#}");
+    agent.stop();
+}
+
+fn another_policy() {
+    let root = root("");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    root.write("srv/app/conf", "port 81\n");
+    agent.until_said("edited file:/srv/app/conf");
+    root.write("etc/holo/agent.toml", "[defaults]\non_edit = \"overwrite\"\n");
+    agent.signal(Signal::HUP);
+    agent.until_said("repaired file:/srv/app/conf");
+    // A run that it is asked for has the same policy.
+    let run = program(&root, &["run-now", "--wait"]).output().unwrap();
+    assert_eq!(run.ended.code(), Some(0));
     agent.stop();
 }
 

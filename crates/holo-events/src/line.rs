@@ -268,6 +268,13 @@ pub enum Line<'a> {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<Text<'a>>,
     },
+    /// `watch --requests`: the run that was asked for begins; its lines follow, up to its `summary`.
+    Begun {
+        /// The words of the command.
+        command: Vec<Text<'a>>,
+    },
+    /// `watch --requests`: the answer to a ping, also written about every 20 seconds while the watch waits for plugins.
+    Alive {},
     /// The last line of every run.
     Summary {
         /// `apply`, `check`: the ID of the run.

@@ -1,7 +1,7 @@
 //! The entities that are watched, and their last known states.
 
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
-use super::queue::Timers;
+use super::timers::Timers;
 use crate::cli::Selection;
 use crate::commands::repairs::definitions::Beginnings;
 use crate::discovery::inventory::Inventory;

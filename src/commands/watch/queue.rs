@@ -1,6 +1,7 @@
-//! Waits for events, gathers those that follow shortly after, and determines when entities are checked without one.
+//! Waits for events and requests, and gathers the events that follow shortly after one.
 
 use super::paths::{Heard, WatchedPaths};
+use super::requests::Requests;
 use super::sources::Sources;
 use super::writers::Writers;
 use crate::entities::node::EntityIndex;
@@ -8,10 +9,6 @@ use crate::error::FatalError;
 use crate::host::interrupt::Interrupt;
 use crate::report::Reporter;
 use holo_events::Writer;
-use holo_protocol::Schedule;
-use holo_schedule as schedule;
-use jiff::Zoned;
-use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -26,6 +23,7 @@ pub(super) struct Queue {
     paths: WatchedPaths,
     sources: Sources,
     pub(super) writers: Writers,
+    requests: Option<Requests>,
     settle: Duration,
     /// Events to handle later, and when.
     postponed: Option<(Instant, Heard)>,
@@ -36,6 +34,8 @@ pub(super) struct Queue {
 pub(super) enum Woken {
     /// These events occurred.
     Heard(Heard),
+    /// A run with these words was asked for.
+    Asked(Vec<String>),
     /// It is time for the caller's next scheduled check.
     Due,
     /// It has been quiet for long enough.
@@ -45,13 +45,14 @@ pub(super) enum Woken {
 /// The end of a single wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
+    Requests,
     Events,
     Time,
 }
 
 impl Queue {
-    pub(super) fn new(paths: WatchedPaths, settle: Duration) -> Queue {
-        Queue { paths, sources: Sources::default(), writers: Writers::default(), settle, postponed: None }
+    pub(super) fn new(paths: WatchedPaths, settle: Duration, requests: Option<Requests>) -> Queue {
+        Queue { paths, sources: Sources::default(), writers: Writers::default(), requests, settle, postponed: None }
     }
 
     /// Watches these paths and plugins from now on. Events of others are dropped.
@@ -94,16 +95,29 @@ impl Queue {
     ) -> Result<Woken, FatalError> {
         let mut heard = Heard::default();
         loop {
+            if let Some(words) = self.requests.as_mut().and_then(Requests::next_run) {
+                return Ok(Woken::Asked(words));
+            }
             let postponed = self.postponed.as_ref().map(|(at, _)| *at);
-            let until = [due, quiet, postponed].into_iter().flatten().min();
-            if self.ready(interrupt, until)? == Ready::Events {
-                self.take(&mut heard, reporter)?;
-                if heard.is_anything() {
-                    self.settle(interrupt, &mut heard, reporter)?;
-                    return Ok(Woken::Heard(heard));
+            let until = [due, quiet, postponed, self.sources.next()].into_iter().flatten().min();
+            match self.ready(interrupt, until, true)? {
+                Ready::Requests => {
+                    self.requests.iter_mut().for_each(|requests| requests.take(reporter));
+                    continue;
                 }
-                interrupt.pause(BREATH.min(self.settle))?;
-                continue;
+                Ready::Events => {
+                    self.take(&mut heard, reporter)?;
+                    if heard.is_anything() {
+                        self.settle(interrupt, &mut heard, reporter)?;
+                        return Ok(Woken::Heard(heard));
+                    }
+                    interrupt.pause(BREATH.min(self.settle))?;
+                    continue;
+                }
+                Ready::Time => self.sources.start_again(&mut heard, reporter),
+            }
+            if heard.is_anything() {
+                return Ok(Woken::Heard(heard));
             }
             let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
             if is_over(postponed)
@@ -131,7 +145,7 @@ impl Queue {
         let last = taken + self.settle * AT_MOST;
         while taken < last {
             let until = (taken + self.settle).min(last);
-            if self.ready(interrupt, Some(until))? == Ready::Time {
+            if self.ready(interrupt, Some(until), false)? == Ready::Time {
                 break;
             }
             self.take(heard, reporter)?;
@@ -148,15 +162,25 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for an event, until a time.
-    fn ready(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> Result<Ready, FatalError> {
+    /// Waits for an event or a request, until a time.
+    fn ready(
+        &mut self,
+        interrupt: &Interrupt,
+        until: Option<Instant>,
+        heeds_requests: bool,
+    ) -> Result<Ready, FatalError> {
         loop {
             interrupt.check()?;
             let mut others = vec![self.paths.as_fd(), interrupt.as_fd()];
             others.extend(self.writers.descriptor());
+            let requests = self.requests.as_ref().filter(|_| heeds_requests).and_then(Requests::descriptor);
+            others.extend(requests);
             let ready = self.sources.wait(&others, until).map_err(FatalError::could_not_run)?;
             if ready.get(2) == Some(&true) {
                 self.writers.take();
+            }
+            if requests.is_some() && ready.last() == Some(&true) {
+                return Ok(Ready::Requests);
             }
             if ready.first() == Some(&true) {
                 return Ok(Ready::Events);
@@ -169,149 +193,5 @@ impl Queue {
                 return Ok(Ready::Events);
             }
         }
-    }
-}
-
-/// The maximum time between two checks of a schedule, because the clock may be set, or the machine suspended.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
-
-/// The next check of each entity that has one.
-#[derive(Debug, Default)]
-pub(super) struct Timers {
-    polls: BTreeMap<EntityIndex, Poll>,
-    openings: BTreeMap<EntityIndex, Opening>,
-    retries: BTreeMap<EntityIndex, Retry>,
-}
-
-/// The next check of an entity whose plugin broke down.
-#[derive(Debug)]
-struct Retry {
-    /// `None` while it is being checked.
-    at: Option<Instant>,
-    pause: Duration,
-}
-
-/// The pauses before the first and the later checks of an entity whose plugin broke down.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
-
-#[derive(Debug)]
-struct Poll {
-    at: Instant,
-    interval: Duration,
-}
-
-#[derive(Debug)]
-struct Opening {
-    at: Instant,
-    schedule: Schedule,
-}
-
-impl Timers {
-    /// Polls an entity at an interval, from now on.
-    pub(super) fn poll(&mut self, entity: EntityIndex, interval: Duration, now: Instant) {
-        self.polls.insert(entity, Poll { at: now + interval, interval });
-    }
-
-    /// Checks an entity when its schedule opens.
-    pub(super) fn await_opening(&mut self, entity: EntityIndex, schedule: &Schedule, time: &Zoned, now: Instant) {
-        let at = now + until_opening(schedule, time);
-        self.openings.insert(entity, Opening { at, schedule: schedule.clone() });
-    }
-
-    /// Checks an entity again after a pause if its plugin broke down. The pause doubles each time until the plugin
-    /// works.
-    pub(super) fn retry(&mut self, entity: EntityIndex, is_broken: bool, now: Instant) {
-        if !is_broken {
-            self.retries.remove(&entity);
-            return;
-        }
-        let before = self.retries.get(&entity);
-        let pause = before.map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
-        self.retries.insert(entity, Retry { at: Some(now + pause), pause });
-    }
-
-    /// Returns the time of the next check.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let polls = self.polls.values().map(|poll| poll.at);
-        let retries = self.retries.values().filter_map(|retry| retry.at);
-        polls.chain(self.openings.values().map(|opening| opening.at)).chain(retries).min()
-    }
-
-    /// Returns the entities to check now, which is this wall-clock time.
-    pub(super) fn due(&mut self, time: &Zoned, now: Instant) -> Vec<EntityIndex> {
-        let mut due = Vec::new();
-        for (&entity, poll) in self.polls.iter_mut().filter(|(_, poll)| poll.at <= now) {
-            poll.at = now + poll.interval;
-            due.push(entity);
-        }
-        self.openings.retain(|&entity, opening| {
-            let is_open = opening.at <= now && schedule::is_open(&opening.schedule, time);
-            if is_open {
-                due.push(entity);
-            } else if opening.at <= now {
-                opening.at = now + until_opening(&opening.schedule, time);
-            }
-            !is_open
-        });
-        let is_due = |retry: &mut Retry| retry.at.take_if(|at| *at <= now).is_some();
-        due.extend(self.retries.iter_mut().filter_map(|(&entity, retry)| is_due(retry).then_some(entity)));
-        due
-    }
-}
-
-fn until_opening(schedule: &Schedule, time: &Zoned) -> Duration {
-    let next = schedule::next_opening(schedule, time);
-    let until = next.map(|next| next.duration_since(time).unsigned_abs());
-    until.map_or(LONGEST_SLEEP, |until| until.min(LONGEST_SLEEP))
-}
-
-#[cfg(test)]
-mod timers_tests {
-    use super::*;
-
-    #[test]
-    fn polled_entity_is_due_repeatedly() {
-        let (time, begin) = (Zoned::now(), Instant::now());
-        let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut timers = Timers::default();
-        timers.poll(EntityIndex::from(7), Duration::from_secs(60), begin);
-        assert_eq!((timers.due(&time, at(59)), timers.next()), (vec![], Some(at(60))));
-        assert_eq!((timers.due(&time, at(61)), timers.next()), (vec![EntityIndex::from(7)], Some(at(121))));
-    }
-
-    #[test]
-    fn entity_of_a_broken_plugin_is_checked_again_with_growing_pauses() {
-        let (time, begin) = (Zoned::now(), Instant::now());
-        let at = |seconds| begin + Duration::from_secs(seconds);
-        let entity = EntityIndex::from(7);
-        let mut timers = Timers::default();
-        for (now, next) in [(0, 1), (1, 3), (3, 7), (1000, 1008)] {
-            timers.retry(entity, true, at(now));
-            assert_eq!((timers.due(&time, at(next - 1)), timers.next()), (vec![], Some(at(next))));
-            assert_eq!((timers.due(&time, at(next)), timers.next()), (vec![entity], None));
-        }
-        for _ in 0..9 {
-            timers.retry(entity, true, begin);
-        }
-        assert_eq!(timers.next(), Some(at(300)));
-        timers.retry(entity, false, begin);
-        timers.retry(entity, true, begin);
-        assert_eq!(timers.next(), Some(at(1)));
-    }
-
-    #[test]
-    fn schedule_is_checked_hourly_despite_clock_changes() {
-        let begin = Instant::now();
-        let at = |minutes: u64| begin + Duration::from_secs(minutes * 60);
-        let time = |text: &str| -> Zoned { format!("2026-11-20T{text}+00:00[UTC]").parse().unwrap() };
-        let entity = EntityIndex::from(3);
-        let mut timers = Timers::default();
-        timers.await_opening(entity, &"hours=12-13".parse().unwrap(), &time("10:30:00"), begin);
-        assert_eq!(timers.next(), Some(at(60)));
-        assert_eq!((timers.due(&time("11:30:00"), at(60)), timers.next()), (vec![], Some(at(90))));
-        // The clock was set back, and later forward.
-        assert_eq!((timers.due(&time("11:15:00"), at(90)), timers.next()), (vec![], Some(at(135))));
-        assert_eq!((timers.due(&time("12:00:01"), at(135)), timers.next()), (vec![entity], None));
     }
 }

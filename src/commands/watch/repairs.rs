@@ -54,7 +54,7 @@ impl Watcher<'_> {
         let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings);
         let found = findings.into_found();
         self.queue.writers.skip();
-        match self.learn_repairs(found).and(done) {
+        match self.learn_outcomes(found, true).and(done) {
             Ok(_) => Ok(()),
             Err(fatal) => self.postpone_repair(able, fatal),
         }
@@ -106,8 +106,9 @@ impl Watcher<'_> {
         is_closed
     }
 
-    /// Records and reports the outcomes of applied entities.
-    fn learn_repairs(&mut self, found: Vec<Finding>) -> Result<(), FatalError> {
+    /// Records the outcomes of entities. Those of repairs are counted and reported here, those of a run that was asked for
+    /// by that run.
+    pub(super) fn learn_outcomes(&mut self, found: Vec<Finding>, are_repairs: bool) -> Result<(), FatalError> {
         let mut repairs = self.repairs()?;
         let mut definitions = Definitions::new(&self.known.beginnings, &self.settings.root);
         let fingerprints: Vec<_> = found.iter().map(|finding| definitions.fingerprint(&finding.sources)).collect();
@@ -115,8 +116,12 @@ impl Watcher<'_> {
             let Some(entity) = self.known.find(finding.id.as_bstr()) else { continue };
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
+                _ if finding.is_unknown => continue,
+                End::Pending if self.known.entities[entity].always_acts => (State::Desired, None),
                 End::Changed => {
-                    repairs.repaired(finding.id.as_bstr(), Some(definition), Timestamp::now());
+                    if are_repairs {
+                        repairs.repaired(finding.id.as_bstr(), Some(definition), Timestamp::now());
+                    }
                     self.queue.listen_to_writers(entity, Instant::now() + self.known.limit(entity).within);
                     let changes = &finding.changes;
                     (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))
@@ -141,7 +146,7 @@ impl Watcher<'_> {
                     (State::Failed, Some(finding.failure()).filter(|_| before != Some(State::Failed)))
                 }
             };
-            if let Some(noticed) = noticed {
+            if let Some(noticed) = noticed.filter(|_| are_repairs) {
                 self.reporter.event(Event::Noticed(noticed));
                 self.last_change = Instant::now();
             }

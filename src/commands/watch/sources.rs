@@ -1,9 +1,10 @@
 //! Plugins that detect changes to their entities themselves: one process each, with the operation `watch`.
 
 use super::paths::Heard;
+use super::timers::{LONGEST_PAUSE, Retry};
 use crate::entities::node::{PluginIndex, Table};
-use crate::plugin::Plugin;
 use crate::plugin::process::{Channel, Event, Process};
+use crate::plugin::{Plugin, PluginWatch};
 use crate::report::{Remarks, Reporter};
 use bstr::ByteSlice;
 use holo_protocol::session::Stream;
@@ -24,33 +25,49 @@ pub(super) struct Sources(Vec<Source>);
 struct Source {
     index: PluginIndex,
     plugin: String,
-    process: Process,
+    watch: PluginWatch,
+    /// `None` while none runs.
+    process: Option<Process>,
+    started: Instant,
     /// An incomplete line.
     unfinished: Vec<u8>,
-    has_ended: bool,
+    /// When it is started again, if it has ended.
+    retry: Retry,
 }
 
 impl Sources {
     /// Starts the plugins that can watch. A plugin that cannot be started causes a warning.
     pub(super) fn start(plugins: &Table<PluginIndex, Plugin>, reporter: &mut (impl Reporter + ?Sized)) -> Sources {
-        let mut sources = Vec::new();
+        let mut sources = Sources::default();
         for (index, plugin) in plugins.entries() {
-            match plugin.watch() {
-                None => {}
-                Some(Ok(process)) => {
-                    let plugin = plugin.id.clone();
-                    sources.push(Source { index, plugin, process, unfinished: Vec::new(), has_ended: false });
-                }
-                Some(Err(error)) => reporter.warning(gone(&plugin.id, &error.to_string())),
-            }
+            let Some(watch) = plugin.watch() else { continue };
+            let (plugin, started, unfinished) = (plugin.id.clone(), Instant::now(), Vec::new());
+            let mut source =
+                Source { index, plugin, watch, process: None, started, unfinished, retry: Retry::default() };
+            source.start(reporter);
+            sources.0.push(source);
         }
-        Sources(sources)
+        sources
+    }
+
+    /// Returns the time at which a plugin that has ended is started again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|source| source.retry.at()).min()
+    }
+
+    /// Starts the plugins again that have ended, if it is time. Changes may have been missed since they have.
+    pub(super) fn start_again(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) {
+        let now = Instant::now();
+        for source in self.0.iter_mut().filter_map(|source| source.retry.is_due(now).then_some(source)) {
+            source.start(reporter);
+            heard.listening.push(source.index);
+        }
     }
 
     /// Waits until a plugin has output, one of the other descriptors is readable, or this time has come. Returns for
     /// each of the other descriptors whether it is readable.
     pub(super) fn wait(&mut self, others: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Vec<bool>> {
-        Process::wait_for_any(self.0.iter_mut().map(|source| &mut source.process), others, until)
+        Process::wait_for_any(self.0.iter_mut().filter_map(|source| source.process.as_mut()), others, until)
     }
 
     /// Takes all pending output of plugins. Returns true if there was any.
@@ -59,15 +76,35 @@ impl Sources {
         for source in &mut self.0 {
             any |= source.take(heard, reporter)?;
         }
-        self.0.retain(|source| !source.has_ended);
         Ok(any)
     }
 }
 
 impl Source {
+    /// Starts its process.
+    fn start(&mut self, reporter: &mut (impl Reporter + ?Sized)) {
+        self.started = Instant::now();
+        match self.watch.start() {
+            Ok(process) => self.process = Some(process),
+            Err(error) => self.ended(&error.to_string(), reporter),
+        }
+    }
+
+    /// Schedules another start. A warning is enough until it has gone well for a while.
+    fn ended(&mut self, reason: &str, reporter: &mut (impl Reporter + ?Sized)) {
+        (self.process, self.unfinished) = (None, Vec::new());
+        if self.started.elapsed() > LONGEST_PAUSE {
+            self.retry = Retry::default();
+        }
+        if self.retry.is_new() {
+            reporter.warning(gone(&self.plugin, reason));
+        }
+        self.retry.again(Instant::now());
+    }
+
     fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> io::Result<bool> {
-        let Source { index, plugin, process, unfinished, has_ended } = self;
-        let mut any = false;
+        let Source { index, plugin, process: Some(process), unfinished, .. } = self else { return Ok(false) };
+        let (mut any, mut end) = (false, None);
         process.take(&mut |event| {
             any = true;
             match event {
@@ -84,13 +121,12 @@ impl Source {
                     }
                 }
                 Event::Ended(exit) => {
-                    let reason = exit.status.failure().unwrap_or_else(|| "exit status 0".to_owned());
-                    reporter.warning(gone(plugin, &reason));
-                    *has_ended = true;
+                    end = Some(exit.status.failure().unwrap_or_else(|| "exit status 0".to_owned()));
                 }
                 Event::Waiting | Event::Stopped(_) => {}
             }
         })?;
+        end.iter().for_each(|reason| self.ended(reason, reporter));
         Ok(any)
     }
 }
@@ -107,5 +143,7 @@ fn whole_lines(unfinished: &mut Vec<u8>) -> Vec<u8> {
 }
 
 fn gone(plugin: &str, reason: &str) -> String {
-    format!("The watch of plugin {plugin} has ended: {reason}; of its entities, only path changes are noticed")
+    format!(
+        "The watch of plugin {plugin} has ended: {reason}; it is started again, and until then only path changes of its entities are noticed"
+    )
 }

@@ -65,10 +65,14 @@ struct Actors {
     health: RefCell<Vec<Vec<String>>>,
     health_time: Duration,
     /// The times of the applies of critical entities. A fourth one within ten minutes leaves them alone.
-    repairs: RefCell<Vec<Instant>>,
+    repairs: Rc<RefCell<Vec<Instant>>>,
+    /// The time after which watches do not answer any more.
+    hang: Duration,
 }
 
 struct Actor {
+    /// The requests to a watch.
+    requests: mpsc::UnboundedSender<Vec<String>>,
     asked: Arc<Notify>,
     killed: Arc<Notify>,
     log: Log,
@@ -95,15 +99,81 @@ impl Running for Actor {
         self.note("kill");
         self.killed.notify_one();
     }
+
+    fn request(&self, words: &[String]) -> bool {
+        let options = ["--json", "--unattended", "--critical"];
+        let shown: Vec<&str> = words
+            .iter()
+            .map(String::as_str)
+            .filter(|word| !options.iter().any(|option| word.starts_with(option)))
+            .collect();
+        let shown = shown.join(" ");
+        if shown != "ping" {
+            self.log.borrow_mut().push((self.begun.elapsed().as_secs(), shown));
+        }
+        self.requests.send(words.to_vec()).is_ok()
+    }
 }
 
-impl Actors {
-    fn has_repaired_too_often(&self) -> bool {
-        let (now, mut repairs) = (Instant::now(), self.repairs.borrow_mut());
-        repairs.retain(|at| now.duration_since(*at) < Duration::from_secs(600));
-        let is_too_often = repairs.len() >= 3;
-        repairs.extend([now].iter().filter(|_| !is_too_often));
-        is_too_often
+fn has_repaired_too_often(repairs: &RefCell<Vec<Instant>>) -> bool {
+    let (now, mut repairs) = (Instant::now(), repairs.borrow_mut());
+    repairs.retain(|at| now.duration_since(*at) < Duration::from_secs(600));
+    let is_too_often = repairs.len() >= 3;
+    repairs.extend([now].iter().filter(|_| !is_too_often));
+    is_too_often
+}
+
+/// Returns the lines of an apply or a check with this exit status.
+fn run_lines(critical: &[String], repairs: &RefCell<Vec<Instant>>, code: u8) -> Vec<Vec<u8>> {
+    let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
+    let left_alone = critical.iter().filter(|_| has_repaired_too_often(repairs));
+    let left_alone = left_alone.map(|id| {
+        let reason = "repaired 3 times".as_bytes();
+        Line::Failed { id: id.as_bytes().into(), reason: reason.into() }.to_bytes()
+    });
+    left_alone.chain([summary(run, tally, code)]).collect()
+}
+
+/// What a watch says and does while it runs: it answers pings, and does runs.
+struct WatchActor {
+    id: ChildId,
+    said: mpsc::Sender<(ChildId, ChildEvent)>,
+    requests: mpsc::UnboundedReceiver<Vec<String>>,
+    run: (Duration, u8),
+    repairs: Rc<RefCell<Vec<Instant>>>,
+    hang: Duration,
+}
+
+impl WatchActor {
+    async fn play(mut self) {
+        let begun = Instant::now();
+        self.say(vec![Line::Watching { entities: 1 }.to_bytes()]).await;
+        while let Some(words) = self.requests.recv().await {
+            if begun.elapsed() >= self.hang {
+                continue;
+            }
+            if words == ["ping"] {
+                self.say(vec![Line::Alive {}.to_bytes()]).await;
+                continue;
+            }
+            let critical = words.iter().filter_map(|word| word.strip_prefix("--critical=")).map(str::to_owned);
+            let critical: Vec<String> = critical.collect();
+            self.say(vec![Line::Begun { command: Vec::new() }.to_bytes()]).await;
+            let end = Instant::now() + self.run.0;
+            while Instant::now() < end {
+                sleep_until(end.min(Instant::now() + Duration::from_secs(20))).await;
+                self.say(vec![Line::Alive {}.to_bytes()]).await;
+            }
+            self.say(run_lines(&critical, &self.repairs, self.run.1)).await;
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn say(&self, lines: Vec<Vec<u8>>) {
+        for line in lines {
+            let line = Line::parse(&line).unwrap();
+            self.said.send((self.id, ChildEvent::Line(Box::new(line)))).await.unwrap();
+        }
     }
 }
 
@@ -121,15 +191,24 @@ impl Launcher for Actors {
             }
             task => task.verb().to_owned(),
         };
-        let is_health = matches!(task, Task::Health { .. });
-        let is_noted = !is_health || !self.health.borrow().is_empty();
+        let has_lock = !matches!(task, Task::Health { .. } | Task::History { .. });
+        let is_noted = !matches!(task, Task::Health { .. }) || !self.health.borrow().is_empty();
         if is_noted {
             self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word));
         }
-        // Children share a lock, except for health checks.
-        assert!(is_health || self.running.replace(1) == 0, "{:?}", self.log.borrow());
+        assert!(!has_lock || self.running.replace(1) == 0, "{:?}", self.log.borrow());
         let (asked, killed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (sender, requests) = mpsc::unbounded_channel();
+        let watch = matches!(task, Task::Watch { .. }).then(|| WatchActor {
+            id,
+            said: said.clone(),
+            requests,
+            run: self.run,
+            repairs: Rc::clone(&self.repairs),
+            hang: self.hang,
+        });
         let actor = Actor {
+            requests: sender,
             asked: Arc::clone(&asked),
             killed: Arc::clone(&killed),
             log: Rc::clone(&self.log),
@@ -138,7 +217,7 @@ impl Launcher for Actors {
             is_noted,
         };
         let (time, mut lines, code) = match task {
-            Task::Watch { .. } => (self.watch, vec![Line::Watching { entities: 1 }.to_bytes()], 1),
+            Task::Watch { .. } => (self.watch, Vec::new(), 1),
             Task::History { .. } => {
                 (self.history_time, self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
             }
@@ -149,23 +228,25 @@ impl Launcher for Actors {
                 (self.health_time, lines.chain([summary(None, None, 0)]).collect(), 0)
             }
             Task::Apply { .. } | Task::Check => {
-                let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
                 let critical = if let Task::Apply { critical, .. } = task { &critical[..] } else { &[] };
-                let left_alone = critical.iter().filter(|_| self.has_repaired_too_often());
-                let left_alone = left_alone.map(|id| {
-                    let reason = "repaired 3 times".as_bytes();
-                    Line::Failed { id: id.as_bytes().into(), reason: reason.into() }.to_bytes()
-                });
-                let lines = left_alone.chain([summary(run, tally, self.run.1)]).collect();
-                (self.run.0, lines, self.run.1)
+                (self.run.0, run_lines(critical, &self.repairs, self.run.1), self.run.1)
             }
         };
         let (end, running) = (self.end, Rc::clone(&self.running));
         tokio::task::spawn_local(async move {
             let mut status = Exit::Exited(code.into());
             tokio::select! {
+                () = async {
+                    match watch {
+                        Some(watch) => watch.play().await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
                 () = tokio::time::sleep(time) => {}
-                () = killed.notified() => lines.clear(),
+                () = killed.notified() => {
+                    lines.clear();
+                    status = Exit::Signaled { signal: 9, core_dumped: false };
+                }
                 () = asked.notified() => {
                     lines.clear();
                     status = Exit::Exited(143);
@@ -179,7 +260,7 @@ impl Launcher for Actors {
                 let line = Line::parse(&line).unwrap();
                 said.send((id, ChildEvent::Line(Box::new(line)))).await.unwrap();
             }
-            if !is_health {
+            if has_lock {
                 running.replace(0);
             }
             let ended = Ended { status: Some(status), diagnostics: String::new() };
@@ -256,6 +337,8 @@ pub(super) struct Stage {
     pub(super) health: Vec<Vec<String>>,
     pub(super) health_time: Duration,
     pub(super) once: bool,
+    /// The time after which watches do not answer any more.
+    pub(super) hang: Duration,
     /// The times at which the clock is set, and by how many seconds.
     pub(super) sets: Vec<(Duration, i64)>,
 }
@@ -281,6 +364,7 @@ impl Default for Stage {
             health: Vec::new(),
             health_time: Duration::from_secs(1),
             once: false,
+            hang: Duration::MAX,
             sets: Vec::new(),
         }
     }
@@ -312,7 +396,8 @@ impl Stage {
                 history_time: self.history_time,
                 health: self.health.into(),
                 health_time: self.health_time,
-                repairs: RefCell::default(),
+                repairs: Rc::default(),
+                hang: self.hang,
             };
             let mut daemon = Daemon::new(Parts {
                 source: Box::new(source.clone()),
