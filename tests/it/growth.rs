@@ -145,11 +145,11 @@ fn grows_in_proportion(case: &Case) {
     let few = if table.is_some() { 250 } else { 24 };
     let numbers = [1, few, few * FACTOR];
     let (mut rows, mut problems) = (String::new(), String::new());
-    let (calls, blocks) = steps_of(case, numbers);
+    let (calls, blocks) = steps_of(case, numbers, table.is_some());
     for (index, (step, _)) in STEPS.iter().enumerate() {
         // Writing to a string cannot fail.
         let _ = write!(rows, "| {}: {} | {step} |", case.plugin, case.name);
-        let blocks = blocks.map(|blocks| blocks[index]);
+        let blocks = blocks.map(|blocks| blocks[index]).filter(|_| table.is_some() || is_executed(step));
         for (what, counts) in [("system calls", Some(calls[index])), ("blocks of code", blocks)] {
             let Some(counts) = counts else {
                 rows += " | | |";
@@ -181,7 +181,7 @@ fn exponent([one, few, many]: Counts, numbers: [usize; 3]) -> f64 {
 
 /// Takes the steps with each of these numbers of entities, and returns the system calls, and the blocks of code unless the plugin does not
 /// run in valgrind.
-fn steps_of(case: &Case, numbers: [usize; 3]) -> (Steps, Option<Steps>) {
+fn steps_of(case: &Case, numbers: [usize; 3], is_long: bool) -> (Steps, Option<Steps>) {
     let define = |stripped: bool| {
         numbers.map(|number| {
             let root = disturb::configure(ScratchRoot::in_memory(), case.plugin).env("HOLO_FILES_RECORD", "1");
@@ -202,11 +202,17 @@ fn steps_of(case: &Case, numbers: [usize; 3]) -> (Steps, Option<Steps>) {
             sleep(SETTLED_AFTER);
         }
         calls[index] = count(case, step, numbers, &to_trace, |root| system_calls(root, arguments));
-        if let Some(roots) = &to_execute {
+        if let Some(roots) = to_execute.as_ref().filter(|_| is_long || is_executed(step)) {
             blocks[index] = count(case, step, numbers, roots, |root| executed_blocks(root, arguments));
         }
     }
     (calls, to_execute.map(|_| blocks))
+}
+
+/// Returns true if blocks of code are counted in this step in the short version, too: valgrind takes long, and the other steps execute much
+/// the same code.
+fn is_executed(step: &str) -> bool {
+    ["first apply", "check", "removal"].contains(&step)
 }
 
 /// Takes a step with each number of entities, and counts.
