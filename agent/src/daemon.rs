@@ -140,6 +140,8 @@ impl<'a> Daemon<'a> {
     pub async fn go(&mut self, inputs: &mut mpsc::Receiver<Input>) {
         self.outlets.begin();
         self.use_config();
+        // Otherwise, health would be unknown until the next complete run.
+        self.health.look_at_all(Instant::now());
         service::ready();
         let watchdog = service::watchdog();
         let mut alive = watchdog.map(|interval| Instant::now() + interval);

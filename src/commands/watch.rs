@@ -30,7 +30,7 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use bstr::{BString, ByteSlice};
-use holo_events::Line;
+use holo_events::{Line, Text};
 use holo_state::Database;
 use jiff::{Timestamp, Zoned};
 use known::{Causes, Known, State, absolute, watch_definitions};
@@ -68,6 +68,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         is_flawed: false,
         told: HashSet::new(),
         last_change: Instant::now(),
+        is_blind: false,
     };
     // Without output, the end of the reader would go unnoticed.
     if let Some(pipe) = output_pipe() {
@@ -102,6 +103,8 @@ struct Watcher<'a> {
     told: HashSet<BString>,
     /// The last time at which an entity changed its state or was repaired.
     last_change: Instant,
+    /// Whether the last survey has failed.
+    is_blind: bool,
 }
 
 impl Watcher<'_> {
@@ -159,10 +162,23 @@ impl Watcher<'_> {
     }
 
     fn survey_or_postpone(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
-        self.survey().or_else(|fatal| {
-            self.postpone(fatal, Heard { everything: true, ..Heard::default() })?;
-            Ok(Vec::new())
-        })
+        match self.survey() {
+            Ok(drifted) => {
+                if std::mem::take(&mut self.is_blind) {
+                    self.reporter.event(Event::Noticed(Noticed::Watching(self.known.entities.len())));
+                }
+                Ok(drifted)
+            }
+            Err(fatal) => {
+                let reason = fatal.message().map(BString::from);
+                self.postpone(fatal, Heard { everything: true, ..Heard::default() })?;
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    let reason = reason.as_ref().map(Text::from);
+                    self.reporter.event(Event::Line(&Line::Blind { reason }));
+                }
+                Ok(Vec::new())
+            }
+        }
     }
 
     /// Scans the plugins again, watches all paths, and checks all entities. Returns those that have drifted.

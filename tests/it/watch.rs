@@ -538,7 +538,9 @@ fn broken() {
     fs::write(root.join("etc/holorc.d/99-bad"), "plugn files\n").unwrap();
     let error = watching.until("error").pop().unwrap()["text"].to_string();
     assert!(error.contains("unknown command: plugn files"), "{error}");
+    watching.until("blind");
     fs::remove_file(root.join("etc/holorc.d/99-bad")).unwrap();
+    assert_eq!(watching.until("watching").last().unwrap()["entities"], 2);
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.until("repaired");
     watching.stop(&root);

@@ -270,6 +270,15 @@ fn health_is_looked_at_between_runs_and_changes_of_it_are_events() {
 }
 
 #[test]
+fn health_is_looked_at_after_a_restart_without_a_run() {
+    let last = Some("{\"good\":\"2026-11-19T23:59:59Z\"}".to_owned());
+    let stage = Stage { last, health: vec![vec![health("a:b", "ok")]], ..Stage::default() };
+    let play = stage.play(5 * MINUTE, Vec::new());
+    assert_eq!(play.words()[..3], ["health", "watch --apply", "health a:b"], "{:?}", play.log);
+    assert_eq!(play.times("health a:b")[0], 61);
+}
+
+#[test]
 fn without_health_checks_there_is_one_round_after_each_run() {
     let config = Config { interval: 10 * MINUTE, ..Config::default() };
     let stage = Stage { config, health: vec![Vec::new()], ..Stage::default() };

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     has_started: bool,
     /// The reason for which the last one has ended by itself, or could not be started, if it has.
     failure: Option<String>,
-    /// The reason for which nothing is watched, until a watch has checked all entities again.
+    /// The reason for which nothing is watched, until all entities have been checked again.
     error: Option<String>,
 }
 
@@ -166,6 +166,11 @@ impl Watch {
             Line::Watching { entities } => {
                 running.entities = Some(*entities);
                 self.error = None;
+            }
+            Line::Blind { reason } => {
+                running.entities = None;
+                let reason = reason.as_ref().map(ToString::to_string).or_else(|| running.last_error.take());
+                self.error = reason.or_else(|| Some("entities cannot be determined".to_owned()));
             }
             Line::Error { id: None, text } => running.last_error = Some(text.to_string()),
             _ => {}

@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("it only reports in the mode for that", reports),
         case("whole runs come again after the interval, and the watch goes on in between", again),
         case("a watch that is stopped is noticed within a minute, and replaced", stopped_watch),
+        case("why nothing is watched is in its status as long as that is so", blind_watch),
         case("another policy for what a person has edited counts at once", another_policy),
         case("a configuration that is broken is named, and the one from before counts", reloads),
         case("a configuration that is broken from the first ends it", broken_from_the_first),
@@ -180,6 +181,19 @@ fn stopped_watch() {
     assert_eq!(watch_states(&root), ["started", "hung", "restarted"]);
     let status = agent.until_watching();
     assert!(status["watch_error"].is_null() && watch_of(&agent) != Some(watch), "{status:#}");
+    agent.stop();
+}
+
+fn blind_watch() {
+    let root = root("");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    root.write("etc/holorc.d/99-bad", "plugn files\n");
+    let status = agent.until_status("why nothing is watched", |status| status["watch_error"].is_string());
+    let error = status["watch_error"].as_str().unwrap();
+    assert!(error.contains("unknown command: plugn files") && status["doing"]["entities"].is_null(), "{status:#}");
+    fs::remove_file(root.join("etc/holorc.d/99-bad")).unwrap();
+    assert!(agent.until_watching()["watch_error"].is_null());
     agent.stop();
 }
 

@@ -231,6 +231,12 @@ pub enum Line<'a> {
         /// The number of entities.
         entities: usize,
     },
+    /// `watch`: nothing is watched from now on, until the next `watching`: entities or paths cannot be determined.
+    Blind {
+        /// The reason, unless errors have named it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+    },
     /// `watch`: an entity is no longer in its desired state.
     Drifted {
         /// Its ID.

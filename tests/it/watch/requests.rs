@@ -6,6 +6,7 @@ use holo_testing::ScratchRoot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 impl Watching {
     /// Sends a request, and returns the lines up to the one with this event.
@@ -59,6 +60,9 @@ pub(super) fn lines() -> Vec<Value> {
     let mut watching = Watching::start(&root, &["--requests"]);
     let mut lines = watching.ask(r#"["ping"]"#, "alive");
     lines.extend(watching.ask(r#"["check","--json"]"#, "summary"));
+    root.write("usr/share/holo/generators/bad", "#!/nowhere\n");
+    fs::set_permissions(root.join("usr/share/holo/generators/bad"), PermissionsExt::from_mode(0o755)).unwrap();
+    lines.extend(watching.until("blind"));
     watching.stop(&root);
     lines
 }
