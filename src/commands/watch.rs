@@ -23,6 +23,7 @@ use crate::discovery::inventory::{Inventory, Purpose};
 use crate::entities::node::EntityIndex;
 use crate::error::{FatalError, exit};
 use crate::host::cache::CacheDirectory;
+use crate::host::engine::EngineSettings;
 use crate::host::interrupt::{Interrupt, TimerError};
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
@@ -186,6 +187,7 @@ impl Watcher<'_> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         super::use_pinned(&mut self.settings, &mut findings)?;
+        self.settings.max_output = EngineSettings::read(&self.settings.root).0.limits.output;
         let mut inputs = Inputs::new(&self.settings, &selection.selectors);
         let (mut inventory, selected, known, paths) = loop {
             let inventory = inputs.discover(Purpose::Check, self.interrupt, &mut findings)?;

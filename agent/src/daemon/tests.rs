@@ -115,7 +115,7 @@ fn a_watch_that_hangs_is_killed_within_a_minute_and_started_again() {
     let play = stage.play(15 * MINUTE, Vec::new());
     let (killed, watches) = (play.times("kill watch"), play.times("watch --apply"));
     assert!(killed.len() == 1 && (610..670).contains(&killed[0]), "{:?}", play.log);
-    assert_eq!(watches[1..], [killed[0] + 1]);
+    assert!(watches.len() == 2 && watches[1] - killed[0] <= 2, "{:?}", play.log);
     let reason = Some("it did not answer for 54s");
     let states = [(WatchState::Started, None), (WatchState::Hung, reason), (WatchState::Restarted, reason)];
     assert_eq!(watch_events(&play), states);

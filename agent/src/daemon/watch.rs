@@ -1,4 +1,4 @@
-//! The watch between complete runs: its start, end and retries.
+//! The watch: its start and end, signs of life, retries, and the runs that it is asked for.
 
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
@@ -87,7 +87,7 @@ impl Watch {
 
     /// Returns true if a watch has checked all entities, and waits for events.
     pub(super) fn is_up(&self) -> bool {
-        self.entities().is_some() && !self.is_ending()
+        self.lasting().is_some_and(|running| running.entities.is_some())
     }
 
     /// Returns the reason for which nothing is watched, if a watch has failed.
@@ -115,9 +115,14 @@ impl Watch {
         });
     }
 
+    /// Returns the watch unless it is about to end.
+    fn lasting(&self) -> Option<&RunningWatch> {
+        self.running.as_ref().filter(|running| running.ending.is_none() && !running.is_killed)
+    }
+
     /// Asks the watch to do a run. Returns the watch, if there is one and it takes the request.
     pub(super) fn ask(&self, words: &[String]) -> Option<ChildId> {
-        let running = self.running.as_ref().filter(|running| running.ending.is_none())?;
+        let running = self.lasting()?;
         running.child.request(words).then_some(running.id)
     }
 
@@ -242,8 +247,7 @@ impl Daemon<'_> {
     }
 
     pub(super) fn is_watch_as_wanted(&self) -> bool {
-        let running = self.watch.running.as_ref().filter(|running| running.ending.is_none());
-        running.map(|running| &running.kind) == self.wanted_watch().as_ref()
+        self.watch.lasting().map(|running| &running.kind) == self.wanted_watch().as_ref()
     }
 
     pub(super) fn look_after_watch(&mut self, now: Instant) {
