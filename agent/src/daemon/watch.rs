@@ -207,7 +207,7 @@ impl Watch {
 
     /// Asks it to terminate.
     pub(super) fn end(&mut self, now: Instant) {
-        if let Some(running) = self.running.as_mut().filter(|running| running.ending.is_none()) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.ending.is_none() && !running.is_killed) {
             running.ending = Some(now);
             running.child.end();
         }
