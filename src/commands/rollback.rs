@@ -14,11 +14,17 @@ use bstr::ByteSlice;
 const NAMED: usize = 10;
 
 pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = &mut *context;
+    let root = settings.root.clone();
+    if !arguments.dry_run {
+        lock::wait_for_survivors(&root.lock(), interrupt, |survivors| {
+            reporter.warning(format!("Waiting: {survivors}"));
+            reporter.end_paragraph();
+        })?;
+    }
     if arguments.release {
         return release(context);
     }
-    let Context { settings, interrupt, reporter } = &mut *context;
-    let root = settings.root.clone();
     let store = Store::new(&root);
     let number = match arguments.generation {
         Some(number) => number,
@@ -38,10 +44,6 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
         let time = Cell::Time(generation.time).for_people();
         say(format!("generation {number} of {time} would be used until `holo rollback --release`"), *reporter);
     } else {
-        lock::wait_for_survivors(&root.lock(), interrupt, |survivors| {
-            reporter.warning(format!("Waiting: {survivors}"));
-            reporter.end_paragraph();
-        })?;
         let lock = apply::acquire(&root.lock(), *reporter)?;
         Pin::set(&root, &store, number, settings.run.as_str()).map_err(FatalError::could_not_run)?;
         drop(lock);

@@ -38,6 +38,7 @@ pub fn without_plugin(root: &Root, ids: &[&str]) -> Vec<Misplaced> {
         for path in entries(&parent) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let is_plugins = ids.contains(&&*name) || path == root.generators() || name.starts_with('.');
+            let is_plugins = is_plugins || path == root.resources().join("data");
             if is_plugins || is_exempt(&path) {
                 continue;
             }

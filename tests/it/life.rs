@@ -1,11 +1,13 @@
-//! Random lives of a machine: definitions come, change and go, people and package managers write, applies are forced,
-//! collide and are killed. A small [model](machine) of who wrote what judges every step:
+//! Random lives of a machine: definitions come, change and go, people and package managers write, people adopt what they
+//! wrote and roll back, applies are forced, collide, run out of space and are killed. A small [model](machine) of who wrote what judges every step:
 //!
 //! 1. A check predicts what an apply does to each entity, and changes no file.
 //! 2. After a clean apply, there is nothing to do.
 //! 3. An apply only changes paths that its entities are about.
 //! 4. What people wrote is only overwritten by force, and then it is in the history.
-//! 5. When all definitions are gone, an apply restores everything, and leaves no trace.
+//! 5. After a clean apply or rollback, files are as defined, and what is said of them agrees with that.
+//! 6. After an adoption, there is nothing to do for the file.
+//! 7. When all definitions are gone, an apply restores everything, and leaves no trace.
 //!
 //! A life that fails is shrunk to the steps that matter. [`kept`] contains those that have failed once.
 

@@ -6,7 +6,28 @@ use libtest_mimic::Trial;
 use std::fmt::Write as _;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial_of("preview_equals_the_result", &[Need::Program("git")], preview_equals_the_result)]
+    let needs = [Need::Program("git")];
+    vec![
+        trial_of("preview_equals_the_result", &needs, preview_equals_the_result),
+        trial_of("preview of an overlay that replaces edits", &needs, overlay_replaces_edits),
+    ]
+}
+
+/// The edits are taken back before the overlay is laid on the file.
+fn overlay_replaces_edits() {
+    let edit = "[[line]]\npath = \"/etc/a\"\nline = \"a line\"\n";
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/a", "stock\n")
+        .resource("files/edits.toml", edit)
+        .dir("home");
+    preview_and_apply(&root);
+    std::fs::remove_file(root.join("usr/share/holo/files/edits.toml")).unwrap();
+    root.write_script("usr/share/holo/files/20-x/etc/a.holoscript", "#!/bin/sh\ncat; echo scripted\n");
+    preview_and_apply(&root);
+    assert_eq!(root.read("etc/a"), "stock\nscripted\n");
 }
 
 const CASES: u64 = 12;

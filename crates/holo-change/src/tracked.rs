@@ -44,6 +44,7 @@ use crate::locations::Locations;
 use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,10 +123,11 @@ impl Tracker {
         Tracker { threads, ..self }
     }
 
-    /// Makes a tracker for a check, which knows the overlays that the same run adds and removes.
+    /// Makes a tracker for a check of an entity that is applied or scrubbed. It knows the overlays that the same run adds and
+    /// removes before.
     #[must_use]
-    pub fn foreseeing(self) -> Tracker {
-        Tracker { overlays: self.overlays.foreseen(&self.locations), ..self }
+    pub fn foreseeing(self, is_scrubbed: bool) -> Tracker {
+        Tracker { overlays: self.overlays.foreseen(&self.locations, is_scrubbed), ..self }
     }
 
     /// Returns the records of a plugin's entities.
@@ -199,6 +201,15 @@ impl Tracker {
     #[must_use]
     pub fn place(&self, path: &Path) -> PathHandle {
         self.overlays.base(path).unwrap_or_else(|| self.place_itself(path))
+    }
+
+    /// Returns the sorted names in a directory; empty if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn entries(&self, directory: &Path) -> Result<Vec<OsString>> {
+        // Any name will do, but an overlay on it must not lead to its base.
+        self.place_itself(&directory.join("x")).siblings()
     }
 
     /// Returns the path at which a new file is written before it replaces the file at `path`.

@@ -93,10 +93,11 @@ impl TreeStore {
         })
     }
 
-    /// Makes a store for a check, which knows the overlays that the same run adds and removes.
+    /// Makes a store for a check of an entity that is applied or scrubbed. It knows the overlays that the same run adds and
+    /// removes before.
     #[must_use]
-    pub fn foreseeing(self) -> TreeStore {
-        TreeStore { overlays: self.overlays.foreseen(&self.locations), ..self }
+    pub fn foreseeing(self, is_scrubbed: bool) -> TreeStore {
+        TreeStore { overlays: self.overlays.foreseen(&self.locations, is_scrubbed), ..self }
     }
 
     /// Returns the root of all paths.

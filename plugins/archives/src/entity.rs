@@ -267,7 +267,8 @@ impl ArchiveEntity {
     }
 
     fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
-        let store = self.store(host)?.foreseeing();
+        let is_applied = matches!(&self.desired, Desired::Defined(archive, _) if archive.ensure != Ensure::Absent);
+        let store = self.store(host)?.foreseeing(!is_applied);
         let report = self.report();
         let removal = Removal { store: &store, id: &self.id, path: self.path(), report: &report };
         match &self.desired {

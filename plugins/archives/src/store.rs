@@ -69,9 +69,9 @@ impl Store {
         })
     }
 
-    /// Makes a store for a check, which knows the overlays that the same run adds and removes.
-    pub(crate) fn foreseeing(self) -> Store {
-        Store { trees: self.trees.foreseeing(), ..self }
+    /// Makes a store for a check, which knows the overlays that the same run adds and removes before.
+    pub(crate) fn foreseeing(self, is_scrubbed: bool) -> Store {
+        Store { trees: self.trees.foreseeing(is_scrubbed), ..self }
     }
 
     /// Waits until no preceding archive uses the same paths. Cached directories, which those may have removed and

@@ -302,15 +302,20 @@ impl Entity for ManagedFile {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
+        let preview = |overlay: &FileEntity| match without_edits(overlay, host) {
+            Some(before) => overlay.preview_after(host, &before?, true),
+            None => overlay.preview(host),
+        };
         match self {
-            ManagedFile::Overlay(entity) => entity.preview(host),
-            ManagedFile::WithSidecar(entity) => entity.preview(host),
+            ManagedFile::Overlay(entity) => preview(entity),
+            ManagedFile::WithSidecar(entity) if entity.common.skipped.is_some() => None,
+            ManagedFile::WithSidecar(entity) => preview(&entity.entity),
             ManagedFile::OverlayAfter(declared, overlay) => {
                 // The overlay is applied to the restored file, unless the overlay is an orphan or skipped.
                 let restored = declared.restored(host);
                 let is_left_out = overlay.common.skipped.is_some();
                 match (restored, overlay.entity.is_orphan() || is_left_out) {
-                    (Some(restored), false) => overlay.entity.preview_after(host, &restored),
+                    (Some(restored), false) => overlay.entity.preview_after(host, &restored, false),
                     _ => declared.preview(host),
                 }
             }

@@ -137,9 +137,10 @@ impl FileEntity {
         check::check(self, (host, mode), Target::Restored(before), output)
     }
 
-    /// Returns the preview of an overlay whose target will have the content `before` when it is applied.
-    pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
-        preview::preview_after(self, host, Some(before)).ok().flatten()
+    /// Returns the preview of an overlay whose target will have the content `before` when it is applied. `of_others` means that
+    /// other entities are shown to make it.
+    pub(crate) fn preview_after(&self, host: &Host, before: &Image, of_others: bool) -> Option<FilePair> {
+        preview::preview_after(self, host, Some(before), of_others).ok().flatten()
     }
 }
 

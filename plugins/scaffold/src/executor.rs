@@ -45,9 +45,9 @@ impl<'a> Executor<'a> {
         Ok(Executor { tracker: executor.tracker.with_held(shared.held.clone()), ..executor })
     }
 
-    /// Makes the context one for a check, which knows the overlays that the same run adds and removes.
-    pub(crate) fn foreseeing(self) -> Executor<'a> {
-        Executor { tracker: self.tracker.foreseeing(), ..self }
+    /// Makes the context one for a check, which knows the overlays that the same run adds and removes before.
+    pub(crate) fn foreseeing(self, is_scrubbed: bool) -> Executor<'a> {
+        Executor { tracker: self.tracker.foreseeing(is_scrubbed), ..self }
     }
 
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
@@ -342,8 +342,7 @@ impl Executor<'_> {
             if decision == Decision::NeedsForce && !leaves && !record.is_due(&path) {
                 refused.push(format!("{} has been changed", self.shown(&path)));
             }
-            let stays = leaves
-                && tracker.place(&path.join("x")).siblings()?.iter().any(|name| !gone.contains(&path.join(name)));
+            let stays = leaves && tracker.entries(&path)?.iter().any(|name| !gone.contains(&path.join(name)));
             let is_base = current == track.base;
             scrubbing.found.insert(path.clone(), current);
             if is_base || stays {

@@ -381,7 +381,7 @@ pub(crate) fn purge(
     let mut foreign_directories = Vec::new();
     let mut open = vec![circumstances.target.to_owned()];
     while let Some(directory) = open.pop() {
-        for name in circumstances.tracker.place(&directory.join("x")).siblings()? {
+        for name in circumstances.tracker.entries(&directory)? {
             let path = directory.join(name);
             let place = circumstances.tracker.place(&path);
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
@@ -426,6 +426,6 @@ fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, p
 
 /// Returns true if all entries of a directory are removed.
 fn empties(circumstances: &Circumstances<'_>, changes: &BTreeMap<PathBuf, Change>, directory: &Path) -> Result<bool> {
-    let names = circumstances.tracker.place(&directory.join("x")).siblings()?;
+    let names = circumstances.tracker.entries(directory)?;
     Ok(names.into_iter().all(|name| changes.get(&directory.join(name)) == Some(&Change::Remove)))
 }

@@ -162,7 +162,8 @@ impl Entity for Scaffold {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
-        let checked = executor.map(Executor::foreseeing).and_then(|executor| {
+        let checked = executor.and_then(|executor| {
+            let executor = executor.foreseeing(self.wanted().is_none());
             let checked = executor.check(self, mode);
             warn(&executor, output);
             checked

@@ -1,7 +1,9 @@
 //! Lives that have failed once.
 
-use super::steps::Bundle::{self, Archive, Purging, Scaffold};
-use super::steps::Step::{self, Append, Apply, Define, Delete, Fill, Force, KillHolo, Together, Write};
+use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
+use super::steps::Step::{
+    self, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Together, Write,
+};
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
@@ -225,6 +227,108 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         ],
     ),
     ("an overlay becomes a directory", &[Define("etc/a", Overlay("ours\n")), Apply, Define("etc/a", Directory), Apply]),
+    (
+        "a directory with an overlay is purged",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Purging(&["y", "sub/z"], 0)),
+            Define("etc/app/x", Absent),
+            Apply,
+        ],
+    ),
+    (
+        "an overlay comes where a declared symlink has been, in a purged directory",
+        &[
+            Define("etc/app/sub/z", Symlink),
+            Fill("etc/app", Purging(&["x"], 1)),
+            KillPlugins("rename", 5),
+            Define("etc/app/sub/z", Overlay("other\n[life]\nkey = 3\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a file that a scaffold no longer has gets an overlay",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Fill("etc/app", Scaffold(&["y"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a file that an archive no longer has gets an overlay",
+        &[
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Apply,
+            Fill("etc/app", Archive(&["y"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a directory that a scaffold needs gets an overlay",
+        &[Define("etc/app/sub", Overlay("ours\n")), Fill("etc/app", Scaffold(&["x", "sub/z", "more/w"], 0)), Apply],
+    ),
+    (
+        "a file that an edit has made goes, and another edit does not make it",
+        &[
+            Define("etc/new/n", Edits("ini", true)),
+            Apply,
+            Define("etc/new/n", Edits("block", false)),
+            Apply,
+            Define("etc/new/n", Edits("line block", true)),
+            Apply,
+        ],
+    ),
+    (
+        "a purging scaffold and a declaration take over from an archive",
+        &[
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Purging(&["y", "sub/z"], 0)),
+            Define("etc/app/x", Absent),
+            Apply,
+        ],
+    ),
+    (
+        "a file that an edit has made goes, and is declared absent",
+        &[Define("etc/app/y", Edits("line", true)), Apply, Define("etc/app/y", Absent), Apply],
+    ),
+    (
+        "an edited file is declared as it was before",
+        &[Write("etc/a", 1), Define("etc/a", Edits("block", false)), Apply, Define("etc/a", File("person 1\n")), Apply],
+    ),
+    (
+        "the disk is full when an overlay's record is written",
+        &[Define("etc/app/x", OverlayLink), FillDisk("mkdirat", 7), Apply],
+    ),
+    (
+        "all edits of a file are defined anew",
+        &[
+            Define("etc/a", Edits("line block ini", true)),
+            Apply,
+            Define("etc/a", Edits("line block ini", false)),
+            Apply,
+        ],
+    ),
+    (
+        "everything in a directory has permissions",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+            Write("etc/app/y", 1),
+            Apply,
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+        ],
+    ),
+    (
+        "a directory that an archive needs gets an overlay",
+        &[Define("etc/app/sub", Overlay("ours\n")), Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 0)), Apply],
+    ),
     (
         "a file of edits becomes a directory",
         &[Define("etc/app/y", Edits("block", true)), Apply, Define("etc/app/y", Directory), Apply],

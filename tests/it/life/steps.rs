@@ -1,6 +1,8 @@
 //! The steps of a life, and the definitions that they amount to.
 //!
-//! Not among them: symlinks that people make, secrets, recursive permissions, and directories that are declared absent.
+//! Not among them: symlinks and hard links that people make, secrets, and directories that are declared absent. Permissions of
+//! all that is in a directory are only in lives that are [kept](super::kept): a scaffold that takes over such a directory does not
+//! restore them.
 
 use holo_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,8 @@ pub(super) enum Wish {
     Overlay(&'static str),
     /// An overlay that adds a line to what is there.
     Script,
+    /// An overlay that is rendered over data.
+    Template,
     /// An overlay that is a symlink.
     OverlayLink,
     /// A declared file with this content.
@@ -38,6 +42,8 @@ pub(super) enum Bundle {
     Purging(&'static [&'static str], u8),
     /// An archive of these files in a version.
     Archive(&'static [&'static str], u8),
+    /// A declared directory with this mode, and with an ACL for everything below.
+    Recursive(&'static str),
 }
 
 /// A step. What people and package managers write contains a number, by which it is found again.
@@ -45,6 +51,8 @@ pub(super) enum Bundle {
 pub(super) enum Step {
     Define(&'static str, Wish),
     Fill(&'static str, Bundle),
+    /// The data changes.
+    Data(u8),
     /// A person replaces a file.
     Write(&'static str, usize),
     /// A person adds a line to a file.
@@ -61,16 +69,34 @@ pub(super) enum Step {
     Together,
     /// The plugins are killed at the system call with this number.
     KillPlugins(&'static str, usize),
+    /// The disk is full at the system call with this number.
+    FillDisk(&'static str, usize),
     /// The dispatcher is killed.
     KillHolo(&'static str, usize),
+    /// A rollback by this number of generations.
+    RollBack(usize),
+    /// The definitions of today are used again.
+    Release,
+    /// A person adds a line to a file, and adopts the file.
+    Adopt(&'static str, usize),
+    /// What was adopted is not defined any more.
+    Abandon,
+    /// A person asks who made a file.
+    Ask(&'static str),
 }
 
 pub(super) const PATHS: [&str; 6] = ["etc/a", "etc/b.conf", "etc/app/x", "etc/app/y", "etc/app/sub/z", "etc/new/n"];
+pub(super) const ARCHIVE: &str = "usr/share/life.tar";
 const FILES: [&[&str]; 4] = [&["x"], &["x", "y"], &["y", "sub/z"], &["x", "sub/z", "more/w"]];
 const CONTENTS: [&str; 2] = ["ours\n", "other\n[life]\nkey = 3\n"];
 const EDITS: [&str; 5] = ["line", "block", "ini", "line ini", "line block ini"];
 /// Those of Debian, on which all lives take place.
 pub(super) const SUFFIXES: [&str; 2] = [".dpkg-dist", ".dpkg-old"];
+/// The paths that are in no scaffold or archive: a check does not foresee that an adopted file is taken over from one that goes.
+const ALONE: [&str; 3] = ["etc/a", "etc/b.conf", "etc/new/n"];
+/// The system calls that fail on a full disk.
+const GROWING: [&str; 9] =
+    ["write", "pwrite64", "copy_file_range", "fsetxattr", "linkat", "symlinkat", "mkdirat", "fsync", "fdatasync"];
 const MODES: [u32; 3] = [0o600, 0o644, 0o755];
 
 impl Step {
@@ -79,16 +105,23 @@ impl Step {
         let path = *random.pick(&PATHS);
         match random.below(100) {
             0..=29 => Step::Define(path, Wish::random(random)),
-            30..=39 => Step::Fill("etc/app", Bundle::random(random)),
+            30..=37 => Step::Fill("etc/app", Bundle::random(random)),
+            38 => Step::Data(u8::from(random.chance(50))),
+            39 => Step::Ask(path),
             40..=44 => Step::Write(path, number),
             45..=49 => Step::Append(path, number),
             50..=53 => Step::Delete(path),
             54..=55 => Step::Chmod(path, *random.pick(&MODES)),
             56 => Step::Note(path),
-            57..=59 => Step::Package(path, random.pick::<&str>(&SUFFIXES), number),
-            60..=84 => Step::Apply,
-            85..=89 => Step::Force,
-            90..=92 => Step::Together,
+            57..=58 => Step::Package(path, random.pick::<&str>(&SUFFIXES), number),
+            59..=62 => Step::Adopt(random.pick::<&str>(&ALONE), number),
+            63 => Step::Abandon,
+            64..=79 => Step::Apply,
+            80..=81 => Step::RollBack(1 + random.below(3)),
+            82 => Step::Release,
+            83..=87 => Step::Force,
+            88..=90 => Step::Together,
+            91..=92 => Step::FillDisk(random.pick::<&str>(&GROWING), 1 + random.below(12)),
             93..=97 => Step::KillPlugins(random.pick::<&str>(holo_testing::disturb::CALLS), 1 + random.below(12)),
             _ => {
                 Step::KillHolo(random.pick::<&str>(&["write", "fdatasync", "unlink", "pwrite64"]), 1 + random.below(30))
@@ -103,7 +136,8 @@ impl Wish {
         match random.below(20) {
             0..=3 => Wish::Nothing,
             4..=5 => Wish::Overlay(content),
-            6 => Wish::Script,
+            6 if random.chance(50) => Wish::Script,
+            6 => Wish::Template,
             7 => Wish::OverlayLink,
             8..=9 => Wish::File(content),
             10 => Wish::InPlace(content),
@@ -120,14 +154,14 @@ impl Wish {
     }
 
     pub(super) fn is_overlay(self) -> bool {
-        matches!(self, Wish::Overlay(_) | Wish::Script | Wish::OverlayLink)
+        matches!(self, Wish::Overlay(_) | Wish::Script | Wish::Template | Wish::OverlayLink)
     }
 
     /// Returns the tables for a path.
     fn tables(self, path: &str) -> String {
         let file = |more: &str| format!("[[file]]\npath = \"/{path}\"\n{more}\n");
         match self {
-            Wish::Nothing | Wish::Overlay(_) | Wish::Script | Wish::OverlayLink => String::new(),
+            Wish::Nothing | Wish::Overlay(_) | Wish::Script | Wish::Template | Wish::OverlayLink => String::new(),
             Wish::File(content) => file(&format!("content = {content:?}")),
             Wish::InPlace(content) => file(&format!("content = {content:?}\nin_place = true")),
             Wish::Access(content) => file(&format!("content = {content:?}\nmode = \"0640\"\nacl = [\"user:7:r\"]")),
@@ -162,7 +196,7 @@ impl Bundle {
 
     fn files(self) -> &'static [&'static str] {
         match self {
-            Bundle::Nothing => &[],
+            Bundle::Nothing | Bundle::Recursive(_) => &[],
             Bundle::Scaffold(files, _) | Bundle::Purging(files, _) | Bundle::Archive(files, _) => files,
         }
     }
@@ -177,10 +211,13 @@ pub(super) enum Source {
 }
 
 /// All definitions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Definitions {
     pub(super) wishes: BTreeMap<&'static str, Wish>,
     pub(super) bundles: BTreeMap<&'static str, Bundle>,
+    pub(super) data: u8,
+    /// The paths for which there are files that `holo adopt` has written.
+    pub(super) adopted: BTreeSet<&'static str>,
 }
 
 impl Definitions {
@@ -196,23 +233,35 @@ impl Definitions {
                 Wish::Script => {
                     sources.insert(overlay + ".holoscript", Source::Script("#!/bin/sh\ncat; echo scripted\n"))
                 }
+                Wish::Template => {
+                    sources.insert(overlay + ".holotemplate", Source::File(b"{{ data.word }}\n".to_vec()))
+                }
                 Wish::OverlayLink => sources.insert(overlay, Source::Symlink("/etc/os-release")),
                 _ => None,
             };
         }
+        for (path, bundle) in &self.bundles {
+            if let Bundle::Recursive(mode) = bundle {
+                tables.push_str(&format!(
+                    "[[file]]\npath = \"/{path}\"\nensure = \"directory\"\nmode = \"{mode}\"\nrecurse = true\nacl = [\"user:7:rX\"]\n"
+                ));
+            }
+        }
+        let data = format!("word = \"data {}\"\n", self.data);
+        sources.insert("usr/share/holo/data/common.toml".to_owned(), Source::File(data.into_bytes()));
         if !tables.is_empty() {
             sources.insert("usr/share/holo/files/life.toml".to_owned(), Source::File(tables.into_bytes()));
         }
         for (path, bundle) in &self.bundles {
             let (scaffold, archive) = ("usr/share/holo/scaffold/life", "usr/share/holo/archives/life.toml");
             match *bundle {
-                Bundle::Nothing => {}
+                Bundle::Nothing | Bundle::Recursive(_) => {}
                 Bundle::Scaffold(files, version) | Bundle::Purging(files, version) => {
                     let purge = matches!(bundle, Bundle::Purging(..));
                     let table = format!("[[scaffold]]\ntarget = \"/{path}\"\nsource = \"life\"\npurge = {purge}\n");
                     sources.insert(format!("{scaffold}.toml"), Source::File(table.into_bytes()));
                     for file in files {
-                        let content = format!("rendered {version}\n").into_bytes();
+                        let content = format!("rendered {version}\n{{{{ data.word }}}}\n").into_bytes();
                         sources.insert(format!("{scaffold}/{file}"), Source::File(content));
                     }
                 }
@@ -222,11 +271,23 @@ impl Definitions {
                          extract_to = \"/{path}\"\n"
                     );
                     sources.insert(archive.to_owned(), Source::File(table.into_bytes()));
-                    sources.insert("usr/share/life.tar".to_owned(), Source::File(tar(files, version)));
+                    sources.insert(ARCHIVE.to_owned(), Source::File(tar(files, version)));
                 }
             }
         }
         sources
+    }
+
+    /// Returns the files of bundles, each with a text in it.
+    pub(super) fn bundled(&self) -> impl Iterator<Item = (String, String)> {
+        self.bundles.iter().flat_map(|(path, bundle)| {
+            let text = match bundle {
+                Bundle::Archive(_, version) => format!("extracted {version}\n"),
+                Bundle::Scaffold(_, version) | Bundle::Purging(_, version) => format!("rendered {version}\n"),
+                Bundle::Nothing | Bundle::Recursive(_) => String::new(),
+            };
+            bundle.files().iter().map(move |file| (format!("{path}/{file}"), text.clone()))
+        })
     }
 
     /// Returns the paths that these definitions are about.
@@ -238,8 +299,16 @@ impl Definitions {
                 coverage.overlaid.insert((*path).to_owned());
             }
         }
+        for path in &self.adopted {
+            coverage.add(path, false);
+            coverage.overlaid.insert((*path).to_owned());
+        }
         for (path, bundle) in &self.bundles {
             bundle.files().iter().for_each(|file| coverage.add(&format!("{path}/{file}"), false));
+            if matches!(bundle, Bundle::Recursive(_)) {
+                coverage.add(path, false);
+                coverage.recursed.insert((*path).to_owned());
+            }
             if matches!(bundle, Bundle::Purging(..)) {
                 coverage.purged.insert((*path).to_owned());
             }
@@ -263,6 +332,10 @@ fn tar(files: &[&str], version: u8) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
+fn is_below(path: &str, trees: &BTreeSet<String>) -> bool {
+    trees.iter().any(|tree| path.starts_with(&format!("{tree}/")))
+}
+
 /// The paths that entities are about.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage {
@@ -271,6 +344,8 @@ pub(super) struct Coverage {
     pub(super) overlaid: BTreeSet<String>,
     /// The directories from which all other files are removed.
     purged: BTreeSet<String>,
+    /// The directories below which attributes are set.
+    recursed: BTreeSet<String>,
 }
 
 impl Coverage {
@@ -283,6 +358,7 @@ impl Coverage {
         more.paths.iter().for_each(|(path, is_edited)| self.add(path, *is_edited));
         self.overlaid.extend(more.overlaid.iter().cloned());
         self.purged.extend(more.purged.iter().cloned());
+        self.recursed.extend(more.recursed.iter().cloned());
     }
 
     pub(super) fn is_only_edited(&self, path: &str) -> bool {
@@ -290,13 +366,14 @@ impl Coverage {
     }
 
     pub(super) fn is_purged(&self, path: &str) -> bool {
-        self.purged.iter().any(|tree| path.starts_with(&format!("{tree}/")))
+        is_below(path, &self.purged)
     }
 
     /// Returns true if an apply may change the path itself.
     pub(super) fn has(&self, path: &str) -> bool {
         let is_stock = |suffix: &str| path.strip_suffix(suffix).is_some_and(|path| self.overlaid.contains(path));
-        self.paths.contains_key(path) || self.is_purged(path) || SUFFIXES.into_iter().any(is_stock)
+        let is_in_tree = self.is_purged(path) || is_below(path, &self.recursed);
+        self.paths.contains_key(path) || is_in_tree || SUFFIXES.into_iter().any(is_stock)
     }
 
     /// Returns true if an apply may create or remove the path as a directory.

@@ -198,12 +198,13 @@ impl Held {
         self.at(path, |tree| tree.plugin != plugin).find(|held| held.origin.plugin != plugin)
     }
 
-    /// Returns the held paths in a directory whose holders do not claim them.
+    /// Returns the held paths in a directory that neither their holders nor others claim.
     pub(crate) fn free_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
         let below = self.paths.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
         let mut free: BTreeSet<PathBuf> = below.map(|(path, _)| path.clone()).collect();
         free.extend(self.trees.values().flatten().flat_map(|tree| tree.files_below(directory)));
-        free.retain(|path| self.at(path, |_| true).all(|held| held.claim(path, claims).is_none()));
+        let is_free = |path: &Path| self.at(path, |_| true).all(|held| held.claim(path, claims).is_none());
+        free.retain(|path| claims.conflict(path, false).is_none() && is_free(path));
         free.into_iter().collect()
     }
 }
@@ -410,7 +411,8 @@ impl Tracker {
         }))
     }
 
-    /// Returns the paths below a directory whose entities are no longer defined, or have other paths now.
+    /// Returns the paths below a directory whose entities are no longer defined, or have other paths now, and that no other
+    /// entity claims.
     ///
     /// # Errors
     /// If the records cannot be read.

@@ -61,9 +61,11 @@ impl Overlays {
         Ok(Overlays { state, changes: self.changes.as_ref().map(reopen).transpose()? })
     }
 
-    /// Returns the overlays as they will be when other plugins are applied.
-    pub(crate) fn foreseen(self, locations: &Locations) -> Overlays {
-        let changes = |root| (Arc::new(OverlayChanges::read(locations)), root);
+    /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
+    pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
+        let mut changes = OverlayChanges::read(locations);
+        changes.coming.retain(|_| is_scrubbed);
+        let changes = |root| (Arc::new(changes), root);
         Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
     }
 

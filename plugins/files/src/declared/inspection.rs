@@ -3,9 +3,11 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
+use crate::edits;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
+use holo_change::{Content, Image};
 use holo_plugin::{
     Entity, FilePair, ForceTo, Host, Mode, Output, Preview, Shown, Validation, ValidationError, Verdict, edited,
 };
@@ -151,6 +153,11 @@ impl<'a> Inspection<'a> {
         let desired = wanted.desired();
         let is_kept = decision == Decision::NeedsForce && can_be_kept(&wanted, mode);
         Ok(match decision {
+            Decision::Change
+                if leftovers.is_empty() && self.is_met_without_edits(&subject.path, &current, &desired) =>
+            {
+                Verdict::InDesiredState
+            }
             Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
             Decision::NeedsForce if self.tracker.is_edited(&subject.path)? => Verdict::Unknown,
@@ -164,6 +171,22 @@ impl<'a> Inspection<'a> {
                 Verdict::WouldChange(restored.chain(kept).chain([change]).collect())
             }
         })
+    }
+
+    /// Returns true if the desired state is what is left when an apply has taken back the edits of a file.
+    fn is_met_without_edits(&self, path: &Path, current: &State, desired: &State) -> bool {
+        if !self.tracker.is_edited(path).unwrap_or(false) {
+            return false;
+        }
+        match edits::without_orphans(path, self.host) {
+            Some(None) => *desired == State::Absent,
+            Some(Some(Image { content: Content::File { place, .. }, .. })) => {
+                let left = State::of(&place);
+                left.is_ok_and(|left| left.content().is_some() && left.content() == desired.content())
+                    && current.attributes() == desired.attributes()
+            }
+            Some(Some(_)) | None => false,
+        }
     }
 
     /// Runs the declared validation program on the new content.

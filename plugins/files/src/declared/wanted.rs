@@ -240,7 +240,7 @@ fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) 
     let mut states = Vec::new();
     let shown = tracker.place(path).shown().display().to_string();
     let is_protected = path.parent() == Some(Path::new("/")) || PROTECTED.iter().any(|kept| path == Path::new(kept));
-    let is_empty = tracker.place(&path.join("x")).siblings()?.is_empty();
+    let is_empty = tracker.entries(path)?.is_empty();
     if !is_empty && !definition.force {
         return Err(DeclaredError::Never(format!(
             "{shown} is a directory that is not empty; set force = true to remove it"
@@ -265,7 +265,7 @@ fn collect(
     if device.is_some_and(|device| here != Some(device)) {
         return Err(DeclaredError::Never(format!("{} is on another file system", place.shown().display())));
     }
-    for name in tracker.place(&directory.join("x")).siblings()? {
+    for name in tracker.entries(directory)? {
         let path = directory.join(name);
         match tracker.state(&path)? {
             State::Directory { .. } => collect(&path, tracker, here, states)?,

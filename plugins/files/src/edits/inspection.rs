@@ -85,7 +85,7 @@ impl<'a> Inspection<'a> {
         if let Some(tracker) = self.tracker.get() {
             return Ok(tracker);
         }
-        let tracker = Tracker::open(self.host.locations())?.foreseeing();
+        let tracker = Tracker::open(self.host.locations())?.foreseeing(true);
         Ok(self.tracker.get_or_init(|| tracker))
     }
 
@@ -242,7 +242,12 @@ impl<'a> Inspection<'a> {
                 draft
             }),
         };
-        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made };
+        // Without its last edit, an empty file that an edit has created is removed.
+        let record = &subject.record;
+        let goes = record.now.created
+            && record.edits().all(|edit| entity.orphans.iter().any(|orphan| orphan == edit.id()))
+            && draft.text().content().is_empty();
+        let file = FileState { path: &subject.path, exists: subject.found.is_some() && !goes, made };
         let outcome = self.edit(draft, &file, entity)?;
         Ok((draft, outcome))
     }

@@ -11,8 +11,6 @@ use super::text::{Text, split_key};
 use crate::edits::pattern::Pattern;
 use holo_plugin::definitions::Invalid;
 
-/// The type of entities that share lines: the settings of a section need its header.
-const LED: &str = "ini:";
 /// The type of entities whose lines are contiguous.
 const WHOLE: &str = "block:";
 
@@ -69,7 +67,7 @@ pub(super) fn take_back(draft: &mut Draft, id: &str) -> Outcome {
 
 /// Takes an edit back, with manual changes of its lines. Returns its former position.
 fn undo(draft: &mut Draft, id: &str) -> Option<Spot> {
-    draft.take_back(id, id.starts_with(LED))
+    draft.take_back(id, !id.starts_with(WHOLE))
 }
 
 fn outcome(draft: &Draft, was_changed: bool) -> Outcome {

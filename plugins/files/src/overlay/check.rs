@@ -95,7 +95,6 @@ fn try_check(
 ) -> Result<Verdict, EvaluationError> {
     let target = layout.images.target(&entity.path);
     let shown = target.shown().display().to_string();
-    let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
     if entity.is_orphan() {
         return Ok(scrub::check(entity, layout, distribution)?);
     }
@@ -127,12 +126,11 @@ fn try_check(
         Some((stock, _)) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,
         None => base,
     };
-    // An apply that was killed after writing the target left its intent, and the next apply completes it.
-    let intent = Image::load(&layout.images.intent(&entity.path))?;
-    if intent.map_or(Ok(false), |intent| current.equals(&intent))? {
-        return would(format!("would record what an interrupted apply has made of {shown}"));
-    }
-    let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
+    // An apply that was killed after writing the target left its intent, and the next apply records it.
+    let provisioned = match Image::load(&layout.images.intent(&entity.path))? {
+        Some(intent) if current.equals(&intent)? => Some(intent),
+        _ => Image::load(&layout.images.provisioned(&entity.path))?,
+    };
     let desired = desired::evaluate(entity, &base, layout, output)?;
     let is_desired = current.equals(&desired.image);
     let before = provisioned.as_ref().unwrap_or(&base);

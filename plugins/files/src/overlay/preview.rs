@@ -14,21 +14,25 @@ use std::path::Path;
 
 /// Returns the two files if they differ.
 pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePair>, EvaluationError> {
-    preview_after(entity, host, None)
+    preview_after(entity, host, None, false)
 }
 
 /// Returns the two files if they differ. `before` is the image that the target will have when the entity is applied, if it is not the
-/// current one.
+/// current one. `of_others` means that other entities are shown to make it.
 pub(crate) fn preview_after(
     entity: &FileEntity,
     host: &Host,
     before: Option<&Image>,
+    of_others: bool,
 ) -> Result<Option<FilePair>, EvaluationError> {
     let layout = Layout::open(host)?;
     let target = layout.images.target(&entity.path);
     let distribution = Distribution::of(host.system().os_release());
     let waiting = distribution.peek(&target)?;
-    let current = Image::load(waiting.as_ref().map_or(&target, |(_, current)| current))?;
+    let current = match before.filter(|_| of_others) {
+        Some(before) => Some(before.clone()),
+        None => Image::load(waiting.as_ref().map_or(&target, |(_, current)| current))?,
+    };
     let base = match &waiting {
         Some((stock, _)) => Image::load(stock)?,
         None => match (Image::load(&layout.images.base(&entity.path))?, &current) {
@@ -49,13 +53,13 @@ pub(crate) fn preview_after(
     let is_desired = current.as_ref().map_or(Ok(false), |current| current.equals(&desired.image));
     let pair = is_desired.map_err(EvaluationError::from).and_then(|is_desired| match is_desired {
         true => Ok(None),
-        false => pair(entity, host, (current.as_ref(), waiting.is_some()), &desired.image).map(Some),
+        false => pair(entity, host, (current.as_ref(), waiting.is_some() || of_others), &desired.image).map(Some),
     });
     desired.clean_up();
     pair
 }
 
-/// Returns the target, or a copy of the file that will be moved there first, and a copy of the result.
+/// Returns the target, or a copy of the file that will be there first, and a copy of the result.
 fn pair(
     entity: &FileEntity,
     host: &Host,

@@ -211,8 +211,8 @@ fn whoever_holds_a_path_is_found() {
     let claim = |id: &str, path: &str| Claim::new(id, Path::new(path), &[]);
     assert_eq!(below(&[]), [Path::new("/d/x"), Path::new("/d/y")]);
     assert_eq!(below(&[claim("a:one", "/d/x")]), [Path::new("/d/y")]);
-    // The path has another entity now, or the entity has another path.
-    assert_eq!(below(&[claim("a:one", "/e/x"), claim("a:three", "/d/y")]).len(), 2);
+    // The entity has another path now, or the path has another entity, which takes over from it.
+    assert_eq!(below(&[claim("a:one", "/e/x"), claim("a:three", "/d/y")]), [Path::new("/d/x")]);
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Draft {
 
     /// Takes an edit back, with manual changes of its lines. Returns the position of its first line.
     ///
-    /// If `leads` is set, lines that other lines below still need are kept for those.
+    /// If `leads` is set, lines that other lines below still need, such as the header of a section, are kept for those.
     pub(in crate::edits) fn take_back(&mut self, edit: &str, leads: bool) -> Option<Spot> {
         self.remove_changes(edit);
         if leads {

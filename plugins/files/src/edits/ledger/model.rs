@@ -59,7 +59,7 @@ fn lines(ledger: &Ledger) -> Vec<&[u8]> {
 
 fn undo(ledger: &mut Ledger, id: &str) -> Option<Place> {
     ledger.items.retain(|item| item.mark != Mark::Instead(id.to_owned()));
-    if id.starts_with("ini:") {
+    if !id.starts_with("block:") {
         hand_over(ledger, id);
     }
     let (mut first, mut place) = (None, Place { line: 0, item: 0 });
