@@ -58,7 +58,8 @@ impl Storms {
         });
         storm.count += 1;
         (storm.ended, *last) = (time, now);
-        if storm.sample.len() < SAMPLE {
+        // What is fought over has many of them.
+        if storm.sample.len() < SAMPLE && !storm.sample.iter().any(|other| other == entity) {
             storm.sample.push(entity.to_owned());
         }
         None
@@ -80,6 +81,19 @@ impl Storms {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sample_names_each_entity_once() {
+        let (now, time) = (Instant::now(), Timestamp::from_second(1_800_000_000).unwrap());
+        let mut storms = Storms::default();
+        for number in 0..40 {
+            let entity = format!("file:/{}", number % 2);
+            storms.take(What::Drifted { entity, reason: None, writer: None }, time, now);
+        }
+        let over = storms.over(now, true);
+        let [What::Storm(Storm { count: 20, sample, .. })] = &over[..] else { panic!("{over:?}") };
+        assert_eq!(sample, &["file:/0", "file:/1"]);
+    }
 
     #[test]
     fn storm_ends_after_a_quiet_time_or_at_the_latest_after_half_a_minute() {

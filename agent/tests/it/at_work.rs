@@ -1,6 +1,6 @@
 //! Tests of the agent with a real `holo` on a temporary root.
 
-use crate::harness::{Agent, PATIENCE, events, kinds, program, root};
+use crate::harness::{Agent, PATIENCE, events, kinds, program, root, system_calls};
 use holo_testing::binaries::built;
 use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -422,16 +422,8 @@ fn idle() {
     agent.until_watching();
     // Wait until the start is completed, and the events are synced.
     std::thread::sleep(Duration::from_millis(3500));
-    let trace = root.join("trace");
-    let mut strace = holo_process::Program::new("strace");
-    strace.args(["-f", "-qq", "-o"]).arg(&trace).args(["-p", &agent.pid().to_string()]);
-    let ended = strace.timeout(Duration::from_secs(5)).run(|_, _| {}).unwrap();
-    assert!(ended.timed_out.is_some(), "{:?}", ended.last_lines(3));
-    let calls = fs::read_to_string(&trace).unwrap();
-    // System calls in which it waits are shown as unfinished.
-    let made = calls.lines().filter(|line| !line.contains("<unfinished") && !line.contains("<detached"));
-    let made: Vec<&str> = made.filter(|line| !line.contains("resumed")).collect();
-    assert!(made.is_empty(), "{calls}");
+    let calls = system_calls(&root, &[agent.pid()]);
+    assert!(calls.is_empty(), "{calls:?}");
     let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let kilobytes: u32 = resident.trim().trim_end_matches(" kB").parse().unwrap();

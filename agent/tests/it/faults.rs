@@ -144,7 +144,7 @@ fn killed_with_events() {
 }
 
 /// Fills the agent's disk, including the last block of its event file.
-const FILL: &str = r#"
+pub(crate) const FILL: &str = r#"
 cd /var/lib/holo-agent
 cat /dev/zero >filler 2>/dev/null || true
 head -c $((4096 - $(stat -c %s events.jsonl) % 4096)) /dev/zero | tr '\0' '\n' >>events.jsonl

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// The timeout for waiting on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The output of the agent that is remembered while it is overheard, in bytes.
+const MEMORY: usize = 64 << 10;
+
 /// A running agent.
 pub(crate) struct Agent<'r> {
     root: &'r ScratchRoot,
@@ -69,6 +72,23 @@ impl<'r> Agent<'r> {
         taken.unwrap();
     }
 
+    /// Reads its output until it says something more, but at most for this long, and forgets most of it.
+    #[track_caller]
+    pub(crate) fn overhear(&mut self, at_most: Duration) {
+        self.listen(Instant::now() + at_most);
+        assert!(self.status.is_none(), "it has ended ({:?}): {}", self.status, self.said);
+        let excess = self.said.len().saturating_sub(MEMORY);
+        if excess > 0 {
+            let end = self.said.bytes().skip(excess).position(|byte| byte == b'\n').map_or(0, |end| excess + end + 1);
+            self.said.drain(..end);
+        }
+    }
+
+    /// Returns what it has said that was not waited for.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
     /// Waits for this text after the last one that was waited for, and returns all output up to the end of that line.
     #[track_caller]
     pub(crate) fn until_said(&mut self, text: &str) -> String {
@@ -114,7 +134,7 @@ impl<'r> Agent<'r> {
     }
 
     /// Returns its status if it already answers.
-    fn try_status(&self) -> Result<Value, String> {
+    pub(crate) fn try_status(&self) -> Result<Value, String> {
         let output = program(self.root, &["status", "--json"]).output().unwrap();
         match output.ended.failure() {
             None => Ok(validated(serde_json::from_slice(&output.stdout).unwrap())),
@@ -164,7 +184,7 @@ static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
 
 /// Checks a line against the schema, and that no text in it is empty.
 #[track_caller]
-fn validated(line: Value) -> Value {
+pub(crate) fn validated(line: Value) -> Value {
     let errors: Vec<String> = SCHEMA.iter_errors(&line).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{line:#}: {errors:?}");
     assert!(["host", "boot", "reason", "error"].iter().all(|key| line[key] != ""), "{line:#}");
@@ -181,4 +201,19 @@ pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
         None => kind(event),
     };
     events.iter().map(name).filter(|name| name != "watch started").collect()
+}
+
+/// Returns the system calls that processes make in a few seconds, other than those in which they already wait.
+#[track_caller]
+pub(crate) fn system_calls(root: &ScratchRoot, pids: &[u32]) -> Vec<String> {
+    let trace = root.join("tmp/trace");
+    let mut strace = Program::new("strace");
+    strace.args(["-f", "-qq", "-o"]).arg(&trace);
+    strace.args(pids.iter().flat_map(|pid| ["-p".to_owned(), pid.to_string()]));
+    let ended = strace.timeout(Duration::from_secs(5)).run(|_, _| {}).unwrap();
+    assert!(ended.timed_out.is_some(), "{:?}", ended.last_lines(3));
+    let calls = fs::read_to_string(&trace).unwrap();
+    // System calls in which it waits are shown as unfinished.
+    let is_made = |line: &&str| !["<unfinished", "<detached", "resumed"].iter().any(|mark| line.contains(mark));
+    calls.lines().filter(is_made).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
 //! Integration tests of the agent with a real `holo`: one module per topic.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod at_work;
 mod contract;
@@ -7,6 +7,7 @@ mod faults;
 mod harness;
 mod health;
 mod requests;
+mod soak;
 mod systemd;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         ("faults", faults::trials()),
         ("health", health::trials()),
         ("requests", requests::trials()),
+        ("soak", soak::trials()),
         ("systemd", systemd::trials()),
     ])
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A repository with a package whose installation lasts as long as a file exists.
-const REPOSITORY: &str = r#"
+pub(crate) const REPOSITORY: &str = r#"
 mkdir -p /srv/repository /srv/slow/DEBIAN
 cat >/srv/slow/DEBIAN/control <<'END'
 Package: slow
@@ -32,9 +32,11 @@ echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 apt-get update
 "#;
 
+/// What that needs.
+pub(crate) const PROGRAMS: [&str; 3] = ["apt-get", "dpkg-deb", "dpkg-scanpackages"];
+
 pub(crate) fn trials() -> Vec<Trial> {
-    let needs: Vec<Need> =
-        NEEDS_TO_BOOT.iter().copied().chain(["apt-get", "dpkg-deb", "dpkg-scanpackages"].map(Need::Program)).collect();
+    let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(PROGRAMS.map(Need::Program)).collect();
     vec![
         trial_of("a service is started, reloaded, killed, hangs, and is stopped", NEEDS_TO_BOOT, service),
         trial_of("a service that is stopped waits for a transaction", &needs, transaction),

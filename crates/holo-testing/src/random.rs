@@ -122,8 +122,14 @@ fn run(variable: &str, usual: u64, threads_per_core: usize, case: impl Fn(&mut R
     }
 }
 
+/// Returns the number that a variable is set to, if it is.
+///
+/// # Panics
+/// If its value is not a number.
+#[must_use]
+#[track_caller]
 #[expect(clippy::panic, reason = "whoever runs tests wants to know")]
-fn given(variable: &str) -> Option<u64> {
+pub fn given(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok().filter(|value| !value.is_empty())?;
     match value.parse() {
         Ok(number) => Some(number),
