@@ -479,13 +479,12 @@ impl<'r> Soak<'r> {
         let (file, path) = ("usr/share/holo/files/80-more.toml", "srv/more");
         self.machine.root.write(file, format!("[[file]]\npath = \"/{path}\"\ncontent = \"more\"\n"));
         let root = self.machine.root;
+        let ids = [format!("file:/{path}")];
         self.until("that a new file is made", |_| root.exists(path));
+        self.account_for(&ids, Leeway::default());
         fs::remove_file(root.join(file)).unwrap();
-        self.pass(600);
-        // What is no longer defined is removed by whole runs.
-        self.command(&["run-now"]);
         self.until("that the file is removed", |_| !root.exists(path));
-        self.account_for(&[format!("file:/{path}")], Leeway::default());
+        self.account_for(&ids, Leeway::default());
     }
 
     fn signal(&mut self, who: Who, signal: Signal, stopped: Option<Duration>) {
