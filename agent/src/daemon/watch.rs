@@ -95,6 +95,11 @@ impl Watch {
         self.error.as_deref()
     }
 
+    /// Returns the reason for which a watch was killed that has not ended yet.
+    fn hung(&self) -> Option<&str> {
+        self.running.as_ref().filter(|running| running.is_killed).and(self.error())
+    }
+
     pub(super) fn may_begin(&self, now: Instant) -> bool {
         self.running.is_none() && self.not_before.is_none_or(|at| at <= now)
     }
@@ -301,6 +306,7 @@ impl Daemon<'_> {
             ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo watch: {text}")),
             ChildEvent::Ended(ended) => {
                 let is_asked = asked.is_some();
+                asked.into_iter().for_each(|run| run.error = self.watch.hung().map(str::to_owned));
                 let reason = self.watch.ended(&ended, Instant::now());
                 let state = What::Watch { state: WatchState::Ended, reason: reason.clone() };
                 self.publish(reason.map(|_| state).into_iter().collect());

@@ -266,11 +266,14 @@ impl<'r> Soak<'r> {
 
     fn account_for(&mut self, ids: &[String], leeway: Leeway) {
         let number = ids.len() as u64;
-        let ended = |page: &Page| page.number("repaired") + page.number("returned");
+        // What has failed, and is repaired by a run then, has not drifted.
+        let is_even = |page: &Page| {
+            let (ended, seen) = (page.number("repaired") + page.number("returned"), page.number("drifted"));
+            ended == seen || page.changed_by_runs > 0 && ended == seen + page.number("failed")
+        };
         self.until_events("that each drift is an event, and each repair", |page| {
             let seen = page.number("drifted");
-            leeway.agent_forgets
-                || (leeway.others_repair || seen + page.changed_by_runs >= number) && ended(page) == seen
+            leeway.agent_forgets || (leeway.others_repair || seen + page.changed_by_runs >= number) && is_even(page)
         });
         self.until_calm();
         if leeway.others_repair || leeway.agent_forgets || self.page.changed_by_runs > 0 {
@@ -289,7 +292,7 @@ impl<'r> Soak<'r> {
         if is_doubled {
             self.fail("an event is doubled");
         }
-        if !leeway.agent_forgets && ended(page) != page.number("drifted") {
+        if !leeway.agent_forgets && !is_even(page) {
             self.fail("an event is lost or doubled");
         }
         self.page = Page::default();
