@@ -220,8 +220,8 @@ impl<'a> Daemon<'a> {
 
     /// Begins a run, of all entities or of critical ones, as soon as possible.
     fn run_when_free(&mut self, is_whole: bool, now: Instant) {
-        // A watch that goes on does the run itself. Otherwise both would compete for the same lock, and each would report
-        // the other's changes as drift.
+        // A watch that keeps running does the run itself. Two processes would compete for the same lock, and each would
+        // report the other's changes as drift.
         if self.watch.is_running() && !self.is_watch_as_wanted() {
             self.watch.end(now);
         } else if self.last.begun().is_some_and(|begun| !self.outlets.has_run(begun)) {

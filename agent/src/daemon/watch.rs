@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const STEADY: Duration = Duration::from_secs(10 * 60);
 
 /// The time without any output after which a watch is asked whether it is alive, and the time for an answer. It is asked
-/// twice, in case that the agent itself was stopped.
+/// twice, because the agent itself may have been stopped.
 const QUIET: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(12);
 const PINGS: u32 = 2;
@@ -238,7 +238,7 @@ impl Watch {
 }
 
 impl RunningWatch {
-    /// Returns the time of the next ping, or after the last one that at which the watch has hung.
+    /// Returns the time of the next ping. After the last ping, it is the deadline for an answer.
     fn next_ping(&self) -> Instant {
         self.heard + if self.pings == 0 { QUIET } else { PATIENCE }
     }

@@ -84,7 +84,7 @@ impl Watcher<'_> {
             Arguments::Verb(Verb::Apply(arguments)) => apply::run(arguments, &mut context),
             Arguments::Verb(Verb::Check(arguments)) => check::run(arguments, &mut context),
             _ => {
-                context.reporter.error("a watch can be asked for an apply or a check only");
+                context.reporter.error("a watch can only be asked for an apply or a check");
                 Ok(exit::USAGE)
             }
         });

@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// Schedules another start. A warning is enough until it has gone well for a while.
+    /// Schedules another start. Only the first failure in a row causes a warning.
     fn ended(&mut self, reason: &str, reporter: &mut (impl Reporter + ?Sized)) {
         (self.process, self.unfinished) = (None, Vec::new());
         if self.started.elapsed() > LONGEST_PAUSE {
