@@ -74,7 +74,10 @@ pub(super) struct Needs {
 }
 
 /// How much more memory of its own a process may need in the end, in kB.
-const GROWTH: u64 = 4 << 10;
+const GROWTH: u64 = 1 << 10;
+/// The same for each entity, in bytes: what is freed after a look at all entities stays with the allocator in part. That
+/// levels off after six of them.
+const GROWTH_PER_ENTITY: u64 = 768;
 
 impl Needs {
     pub(super) fn of(pid: u32) -> Needs {
@@ -88,10 +91,11 @@ impl Needs {
         Needs { resident, own, descriptors: entries("fd"), threads: entries("task") }
     }
 
-    /// Returns true if a process has grown from this to that.
-    pub(super) fn has_grown(self, after: Needs) -> bool {
+    /// Returns true if a process that knows this number of entities has grown from this to that.
+    pub(super) fn has_grown(self, after: Needs, entities: usize) -> bool {
+        let growth = GROWTH + entities as u64 * GROWTH_PER_ENTITY / 1024;
         // The watch needs a descriptor to find out who writes what was repaired.
-        after.own > self.own + GROWTH || after.descriptors > self.descriptors + 1 || after.threads > self.threads
+        after.own > self.own + growth || after.descriptors > self.descriptors + 1 || after.threads > self.threads
     }
 }
 
