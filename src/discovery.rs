@@ -390,6 +390,7 @@ impl<'a> Discovery<'a> {
             jobs: self.settings.jobs,
             room_for_all,
             remembers: false,
+            watches: self.settings.watches,
             limit: self.settings.limit,
             max_output: self.settings.max_output,
         }

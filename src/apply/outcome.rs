@@ -81,7 +81,7 @@ impl<'a> Outcome<'a> {
     fn note(&mut self, said: &Said) {
         match said {
             Said::Message(Message::Witness(witness)) => return self.witnesses.push(witness.clone()),
-            Said::Done | Said::Message(Message::NotChanged | Message::Keep(_)) => {}
+            Said::Done | Said::Message(Message::NotChanged | Message::Keep(_) | Message::Part(_)) => {}
             _ => self.says_more = true,
         }
         match said {

@@ -150,6 +150,8 @@ pub(super) struct Finding {
     pub(super) is_edited: bool,
     /// Whether its plugin broke down.
     pub(super) is_broken: bool,
+    /// The paths that belong to it besides those of its report, if its plugin was asked for them.
+    pub(super) parts: Vec<BString>,
     /// Its resource files, if it was changed.
     pub(super) sources: Vec<Source>,
 }
@@ -190,6 +192,7 @@ impl<'a> Findings<'a> {
                 current.refusals.push(words::DELETED.into());
             }
             Message::Unknown => current.is_unknown = true,
+            Message::Part(path) => current.parts.push(path.clone()),
             Message::NotChanged
             | Message::Skipped(_)
             | Message::Deferred(_)
@@ -215,6 +218,7 @@ impl<'a> Findings<'a> {
                     is_unknown: false,
                     is_edited: false,
                     is_broken: false,
+                    parts: Vec::new(),
                     sources: Vec::new(),
                 });
             }

@@ -40,7 +40,7 @@ use queue::{Queue, Woken};
 use requests::Requests;
 use signal_hook::consts::SIGPIPE;
 use sources::Sources;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +55,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
     let Context { settings, interrupt, reporter } = context;
     settings.on_edit = arguments.policy.on_edit.unwrap_or(settings.on_edit);
     settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
+    settings.watches = true;
     let watched = WatchedPaths::new(&absolute(&settings.root)?).map_err(FatalError::could_not_run)?;
     let mut watcher = Watcher {
         arguments,
@@ -66,6 +67,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         cache: None,
         release: None,
         timers: Timers::default(),
+        unseen: BTreeSet::new(),
         is_flawed: false,
         told: HashSet::new(),
         last_change: Instant::now(),
@@ -98,6 +100,8 @@ struct Watcher<'a> {
     /// The time at which an entity that was repaired too often may be repaired again.
     release: Option<Instant>,
     timers: Timers,
+    /// The entities with parts that may have changed before they were watched.
+    unseen: BTreeSet<EntityIndex>,
     /// Whether there may be unknown entities because definitions are invalid.
     is_flawed: bool,
     /// Remarks about runs that have been reported, and are not repeated.
@@ -117,6 +121,7 @@ impl Watcher<'_> {
             if !self.reporter.is_read() {
                 return Ok(self.exit_code());
             }
+            self.look_at_unseen()?;
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
             let due = [self.release, self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {
@@ -132,6 +137,16 @@ impl Watcher<'_> {
                 Woken::Due => self.look_at_due()?,
             }
         }
+    }
+
+    /// Checks the entities with parts that were not watched until now.
+    fn look_at_unseen(&mut self) -> Result<(), FatalError> {
+        if self.unseen.is_empty() {
+            return Ok(());
+        }
+        let unseen = std::mem::take(&mut self.unseen);
+        let drifted = self.look(&unseen.into_iter().map(|entity| (entity, None)).collect())?;
+        self.repair(drifted)
     }
 
     /// Checks the entities whose time has come, without an event.
@@ -226,6 +241,7 @@ impl Watcher<'_> {
         drop(known);
         self.timers = self.known.timers(Instant::now());
         self.queue.watch(paths.moved(), sources);
+        self.unseen = self.watch_parts(&found)?;
         Ok(self.learn(found, &Causes::new()))
     }
 
@@ -269,6 +285,18 @@ impl Watcher<'_> {
 
     /// Checks these entities, and returns their states. Returns `None` if the set of entities may have changed.
     fn check(&mut self, entities: &HashSet<EntityIndex>) -> Result<Option<Vec<Finding>>, FatalError> {
+        let Some(mut found) = self.check_once(entities)? else { return Ok(None) };
+        let unseen = self.watch_parts(&found)?;
+        if !unseen.is_empty() {
+            let Some(again) = self.check_once(&unseen.into_iter().collect())? else { return Ok(None) };
+            // There may be other parts each time. For those, the next event is soon enough.
+            self.watch_parts(&again)?;
+            found.extend(again);
+        }
+        Ok(Some(found))
+    }
+
+    fn check_once(&mut self, entities: &HashSet<EntityIndex>) -> Result<Option<Vec<Finding>>, FatalError> {
         let selection = self.known.selection(entities.iter().copied());
         let preview = check::Preview { force: self.arguments.force, names_all: true, ..check::Preview::default() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
@@ -282,6 +310,11 @@ impl Watcher<'_> {
                 Ok(Some(Vec::new()))
             }
         }
+    }
+
+    /// Watches the parts of entities that plugins have reported. Returns the entities of which some were not watched before.
+    fn watch_parts(&mut self, found: &[Finding]) -> Result<BTreeSet<EntityIndex>, FatalError> {
+        self.known.watch_parts(found, &self.settings.root, self.queue.paths())
     }
 
     /// Records findings, and reports what is new. Returns the entities that have drifted.

@@ -40,6 +40,8 @@ pub struct Settings {
     pub on_edit: OnEdit,
     /// Whether the C library returns freed memory at once, which costs time (`$GLIBC_TUNABLES`).
     pub gives_memory_back: bool,
+    /// Whether plugins report what is to be watched.
+    pub watches: bool,
     /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`, `$HOLO_VERIFY`).
     pub verify: bool,
     /// The number of entities that a plugin may work on concurrently (`--jobs`).
@@ -114,6 +116,7 @@ impl Settings {
             shows_differences: true,
             on_edit: OnEdit::Refuse,
             gives_memory_back: memory::is_given_back(),
+            watches: false,
             verify: set(holo_protocol::environment::VERIFY).is_some_and(|value| value == "1"),
             jobs: processors(),
             limit,

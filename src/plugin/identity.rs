@@ -43,6 +43,8 @@ pub struct RunOptions {
     pub room_for_all: bool,
     /// Whether they report the witnesses of their answers, if they can.
     pub remembers: bool,
+    /// Whether they report the parts of entities, if they can.
+    pub watches: bool,
     /// The timeout of each operation.
     pub limit: Option<Duration>,
     /// The maximum output of each operation, in bytes.
@@ -93,6 +95,11 @@ impl Identity {
     /// Returns true if requests ask for the witnesses of the answers.
     pub(super) fn remembers(&self) -> bool {
         self.options.remembers && self.handshake.info.witnesses
+    }
+
+    /// Returns true if requests ask for the parts of entities.
+    pub(super) fn watches(&self) -> bool {
+        self.options.watches && self.handshake.info.parts
     }
 
     /// Returns the variables that are added to the plugin's environment.

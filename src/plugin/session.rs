@@ -74,7 +74,11 @@ impl Slot {
                 waiting.truncate(1);
             }
             let (is_fresh, unfinished) = (self.0.is_none(), set.unfinished());
-            let request = Request { remembers: plugin.remembers(), ..jobs_request(task.operation(), &waiting) };
+            let request = Request {
+                remembers: plugin.remembers(),
+                watches: plugin.watches(),
+                ..jobs_request(task.operation(), &waiting)
+            };
             let end = self.send(plugin, request, interrupt, &mut |said| set.take(said, on_progress));
             let reason = match end {
                 Err(OperationError::Fatal(fatal)) => return Err(fatal.during(set.at_work())),

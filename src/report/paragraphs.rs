@@ -114,6 +114,7 @@ impl Paragraphs {
             | Message::Keep(_)
             | Message::Replaced(_)
             | Message::Witness(_)
+            | Message::Part(_)
             | Message::Malformed(_) => {}
             // Shown in the status line.
             Message::Progress(_) => {}

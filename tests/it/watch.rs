@@ -5,6 +5,7 @@ mod ends;
 mod plan;
 mod requests;
 mod robust;
+mod trees;
 
 use bstr::ByteSlice;
 use holo_process::{Channel, Event, Process, Program, Status};
@@ -32,6 +33,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         case("what happens to a file is noticed, and that it is back", noticed),
         case("what happens to the way to a file is noticed", on_the_way),
+        case("what happens below the target of a scaffold is repaired", trees::scaffold),
+        case("what happens to an extracted file is repaired", trees::archive),
+        case("what happens below a recursive directory is repaired", trees::recursive),
+        case("what is below a new target is watched", trees::new),
         case("definitions that change are read anew", definitions),
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),

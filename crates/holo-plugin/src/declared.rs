@@ -88,6 +88,11 @@ impl<E: Entity> Entity for Declared<E> {
         if is_fixed && !host.knowledge().is_used() { self.entity.witnesses(host) } else { None }
     }
 
+    fn parts(&self, host: &Host) -> Vec<BString> {
+        let is_left_out = self.common.skipped.is_some() || !self.common.hindrances.is_empty();
+        if is_left_out { Vec::new() } else { self.entity.parts(host) }
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
         if self.common.skipped.is_some() { None } else { self.entity.diff(host) }
     }

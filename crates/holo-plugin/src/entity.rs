@@ -53,6 +53,13 @@ pub trait Entity {
         None
     }
 
+    /// Returns the paths below the root that belong to the entity and whose change may move it out of its desired state,
+    /// besides those that its report names. With a trailing slash, a path is a directory whose entries matter, but not their
+    /// contents.
+    fn parts(&self, _: &Host) -> Vec<BString> {
+        Vec::new()
+    }
+
     /// Returns two files that show the user's changes; `None` if they cannot be shown as files. The files need not
     /// exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;

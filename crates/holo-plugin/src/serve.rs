@@ -87,6 +87,7 @@ fn info<P: Plugin>() -> Info {
         finds_neighbours: true,
         watches: P::WATCHES,
         witnesses: true,
+        parts: true,
         sends: sends.map(|(of, name)| (of.into(), name.into())).collect(),
         concurrency: if P::CONCURRENT { None } else { Some(1) },
         reads: P::READS.iter().map(|pattern| (*pattern).to_owned()).collect(),

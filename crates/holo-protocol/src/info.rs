@@ -23,6 +23,8 @@ pub struct Info {
     pub watches: bool,
     /// True if it reports the witnesses of its answers on request (`WITNESSES=1`, version 4).
     pub witnesses: bool,
+    /// True if it reports the parts of entities on request (`PARTS=1`, version 4).
+    pub parts: bool,
     /// The values that every entity of a type can send, as pairs of type and name (`SENDS=TYPE#NAME TYPE#NAME…`,
     /// version 4).
     pub sends: Vec<(String, String)>,
@@ -59,6 +61,7 @@ const SESSION: &str = "SESSION";
 const NEIGHBOURS: &str = "NEIGHBOURS";
 const WATCH: &str = "WATCH";
 const WITNESSES: &str = "WITNESSES";
+const PARTS: &str = "PARTS";
 const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
 const READS: &str = "READS";
@@ -93,6 +96,7 @@ impl Info {
             finds_neighbours: flag(NEIGHBOURS),
             watches: flag(WATCH),
             witnesses: flag(WITNESSES),
+            parts: flag(PARTS),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
             reads: value(READS).filter(|_| may_say_more).map(words).unwrap_or_default(),
@@ -110,13 +114,14 @@ impl Info {
             finds_neighbours,
             watches,
             witnesses,
+            parts,
             ref sends,
             concurrency,
             ref reads,
         } = *self;
         let session = session.then(|| SESSION.to_owned());
         let operations = operations.iter().map(|&operation| key(operation));
-        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH), (witnesses, WITNESSES)];
+        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH), (witnesses, WITNESSES), (parts, PARTS)];
         let others = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key.to_owned());
         let flags = session.into_iter().chain(operations).chain(others);
         let flags: String = flags.map(|key| format!("{key}=1\n")).collect();
@@ -174,6 +179,7 @@ mod tests {
                 finds_neighbours: is_few,
                 watches: !is_few,
                 witnesses: is_few,
+                parts: !is_few,
                 sends: if is_few { vec![("a".into(), "b".into()), ("c".into(), "d_1".into())] } else { Vec::new() },
                 concurrency,
                 reads: if is_few { vec!["*.toml".into(), "x:*".into()] } else { Vec::new() },

@@ -44,6 +44,10 @@ pub enum Message {
     Progress(BString),
     /// A file on which the answer that the entity is unchanged rests. Only if the request asks for it. Version 4.
     Witness(Witness),
+    /// A path below the root that belongs to the entity, and whose change may move it out of its desired state. With a
+    /// trailing slash it is a directory whose entries matter, but not their contents. Only if the request asks for it.
+    /// Version 4.
+    Part(BString),
     /// A line with the form of a message, but an invalid value. Version 4.
     Malformed(BString),
 }
@@ -66,6 +70,7 @@ const KEEP: &[u8] = b"keep: ";
 const REPLACED: &[u8] = b"replaced: ";
 const PROGRESS: &[u8] = b"progress: ";
 const WITNESS: &[u8] = b"witness: ";
+const PART: &[u8] = b"part: ";
 
 impl Message {
     /// Parses a line according to this version. Lines that are not messages are ignored, so there is no error.
@@ -103,6 +108,10 @@ impl Message {
                     let witness = Witness::parse(line.strip_prefix(WITNESS)?.as_bstr());
                     Some(witness.map_or_else(malformed, Message::Witness))
                 };
+                let part = || {
+                    let path = text(PART)?;
+                    Some(if path.starts_with(b"/") { Message::Part(path) } else { malformed() })
+                };
                 let done = || changed().or_else(quietly);
                 force()
                     .or_else(would_change)
@@ -111,6 +120,7 @@ impl Message {
                     .or_else(send)
                     .or_else(progress)
                     .or_else(witness)
+                    .or_else(part)
             }
         }
     }
@@ -136,6 +146,7 @@ impl Message {
             Message::Replaced(text) => with(REPLACED, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
             Message::Witness(witness) => with(WITNESS, witness.to_text().unwrap_or_default().as_ref()),
+            Message::Part(path) => with(PART, path.as_ref()),
             Message::Malformed(line) => line.clone(),
         }
     }
@@ -234,6 +245,7 @@ mod tests {
             Message::Replaced("/tmp/holo.1/files/replaced/1 /etc/a b".into()),
             Message::Progress("3/8 unpacking".into()),
             Message::Witness(Witness::new(WitnessKind::File, "/etc/a b")),
+            Message::Part("/srv/tree/".into()),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
         }

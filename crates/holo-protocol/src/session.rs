@@ -51,6 +51,9 @@ pub struct Request {
     /// messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remembers: bool,
+    /// Whether the answers include the parts of the entities, which are watched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watches: bool,
     /// All directories of resource files in order of precedence, highest first. Only in the first request of a session,
     /// and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -89,6 +92,7 @@ impl Request {
             wanted: Vec::new(),
             renewed: Vec::new(),
             remembers: false,
+            watches: false,
             resource_dirs: Vec::new(),
             path: None,
             adopt_dir: None,

@@ -301,11 +301,7 @@ impl Deployment<'_> {
         let accounts = Accounts::witnesses(host, archive.owner.as_deref(), archive.group.as_deref());
         let Some(mut witnesses) = accounts else { return Ok(None) };
         let mut paths = named.clone();
-        if let Some(tree) = self.tree()?
-            && let Some(manifest) = self.store.trees.manifest(self.id, Path::new(&tree)).load()?
-        {
-            paths.extend(manifest.entries.keys().map(|path| Path::new(&tree).join(path)));
-        }
+        paths.extend(self.extracted()?);
         witnesses.extend(witness_paths(host, &paths));
         witnesses.extend(Overlays::witnesses(host.locations(), paths.iter().map(PathBuf::as_path)));
         // A local source is shown as a resource file as long as it exists.
@@ -313,6 +309,14 @@ impl Deployment<'_> {
         witnesses.extend(source.map(|source| Witness::file(&host.below_root(&source))));
         witnesses.extend(named.iter().map(|path| Witness::claims(&host.below_root(path))));
         Ok(Some(witnesses))
+    }
+
+    /// Returns the paths that were extracted.
+    pub(crate) fn extracted(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let Some(tree) = self.tree()? else { return Ok(Vec::new()) };
+        let manifest = self.store.trees.manifest(self.id, Path::new(&tree)).load()?;
+        let entries = manifest.iter().flat_map(|manifest| manifest.entries.keys());
+        Ok(entries.map(|path| Path::new(&tree).join(path)).collect())
     }
 
     fn owner(&self) -> Result<Ownership, ArchiveError> {

@@ -11,8 +11,8 @@ use crate::shared::{Shared, WorkPaths};
 use crate::store::PREFIX;
 use crate::store::{ArchiveRecord, DownloadRecord, Inventory, Store, canonical};
 use bstr::BString;
-use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::{Tree, path_bytes};
 use holo_download::Address;
 use holo_plugin::{
     Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Silence, Verdict, Witness,
@@ -199,6 +199,17 @@ impl Entity for ArchiveEntity {
         self.deployment((host, &store), archive, *timeout, &report).witnesses().ok()?
     }
 
+    fn parts(&self, host: &Host) -> Vec<BString> {
+        let Desired::Defined(archive, timeout) = &self.desired else { return Vec::new() };
+        let (Ok(store), report) = (self.store(host), self.report()) else { return Vec::new() };
+        self.deployment((host, &store), archive, *timeout, &report)
+            .extracted()
+            .unwrap_or_default()
+            .iter()
+            .map(|path| path_bytes(path))
+            .collect()
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
         difference::find(self, host).ok().flatten()
     }
@@ -316,7 +327,7 @@ fn report(entity: &ArchiveEntity) -> EntityReport {
     let file = archive.addresses().first().and_then(Address::file);
     let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
     // It determines the desired state as much as the definition.
-    report.sources.extend(entity.local_source.iter().map(|source| holo_change::path_bytes(source)));
+    report.sources.extend(entity.local_source.iter().map(|source| path_bytes(source)));
     let parents = provided.iter().filter_map(|path| parent(path));
     let needed = parents
         .chain(archive.password_file.as_deref())

@@ -16,7 +16,7 @@ pub(crate) use executor::{apply, remove_empty_folder, tidy};
 pub(crate) use found::{Contradicted, DeclaredScan};
 
 use access::Accesses;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use holo_change::Image;
 use holo_change::image_store::{self, BASE};
 use holo_change::tracked::{Digest, State};
@@ -76,6 +76,12 @@ impl Entity for DeclaredFile {
         // The base of an overlay would make it a file of the overlay.
         witnesses.push(Witness::absent(&host.state_dir().join(image_store::below(BASE, &self.path))));
         Some(witnesses)
+    }
+
+    /// The directories below, as owners and modes apply to whatever is in them.
+    fn parts(&self, host: &Host) -> Vec<BString> {
+        let recurses = self.definition.as_ref().is_some_and(|definition| definition.recurse);
+        if recurses { access::directories(&host.below_root(&self.path), &self.path) } else { Vec::new() }
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -279,6 +279,10 @@ impl Entity for ManagedFile {
         }
     }
 
+    fn parts(&self, host: &Host) -> Vec<BString> {
+        if let ManagedFile::Declared(entity) = self { entity.parts(host) } else { Vec::new() }
+    }
+
     fn diff(&self, host: &Host) -> Option<FilePair> {
         match self {
             ManagedFile::Overlay(entity) => entity.diff(host),

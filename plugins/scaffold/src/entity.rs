@@ -94,7 +94,7 @@ impl Scaffold {
         format!("{PREFIX}{}", self.target.display())
     }
 
-    /// Notes the paths of an empty plan, for the witnesses.
+    /// Notes the paths of a plan, for the parts and, if it is empty, for the witnesses.
     pub(crate) fn settle(&self, plan: &Plan, record: &Record) {
         let rendered: BTreeSet<PathBuf> = plan.make.iter().map(|(path, _)| path.clone()).collect();
         let given_up = record.tracks().iter().map(|(path, _)| path).filter(|path| !rendered.contains(path)).collect();

@@ -95,11 +95,11 @@ impl<'a> Executor<'a> {
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
         let plan = self.plan(&work, &known.remembered.base, false)?;
+        entity.settle(&plan, &known.remembered.base);
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.overwrites()) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() {
-            entity.settle(&plan, &known.remembered.base);
             return Ok(Verdict::InDesiredState);
         }
         let kept = plan.edited().map(|path| edited::would_keep(&self.host.below_root(path)));

@@ -7,6 +7,7 @@ use crate::executor::Executor;
 use crate::record::Record;
 use crate::together::Together;
 use crate::{difference, render, witnesses};
+use bstr::BString;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::error::PathError;
@@ -180,6 +181,10 @@ impl Entity for Scaffold {
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
         witnesses::of(self, host)
+    }
+
+    fn parts(&self, host: &Host) -> Vec<BString> {
+        witnesses::parts(self, host)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -1,6 +1,8 @@
 //! The files on which it rests that a scaffold is in its desired state.
 
 use crate::entity::{Scaffold, SettledPaths};
+use bstr::BString;
+use holo_change::path_bytes;
 use holo_change::tracked::Overlays;
 use holo_plugin::{Accounts, Host, Witness, leads_through_symlink, witness_paths, witness_tree};
 use std::collections::BTreeSet;
@@ -41,6 +43,18 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Option<Vec<Witness>> {
     witnesses.extend(Overlays::witnesses(host.locations(), all));
     witnesses.push(Witness::claims(&host.below_root(&entity.target)));
     Some(witnesses)
+}
+
+/// Returns the rendered paths, if they were compared in this run. In a directory that is purged, other entries matter too.
+pub(crate) fn parts(entity: &Scaffold, host: &Host) -> Vec<BString> {
+    let settled = entity.settled.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((definition, SettledPaths { rendered, .. })) = entity.wanted().zip(settled.as_ref()) else {
+        return Vec::new();
+    };
+    let is_purged = |path: &Path| definition.purge && host.below_root(path).is_dir();
+    let slash = |path: &Path| if is_purged(path) { &b"/"[..] } else { b"" };
+    let part = |path: &PathBuf| [path_bytes(path).as_slice(), slash(path)].concat().into();
+    rendered.iter().map(part).collect()
 }
 
 /// Returns true if a directory contains only rendered paths. `None` if it cannot be read.

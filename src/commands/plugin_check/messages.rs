@@ -57,6 +57,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         // A value may be sent in any case.
         | Message::Send(_)
         | Message::Witness(_)
+        | Message::Part(_)
         // Malformed messages are reported elsewhere.
         | Message::Malformed(_) => true,
         Message::Changed(_)
@@ -80,6 +81,7 @@ fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
                         | Message::Keep(_)
                         | Message::Replaced(_)
                         | Message::Witness(_)
+                        | Message::Part(_)
                 )
                 // The state of a skipped entity is unknown, so it must not send values.
                 && (!matches!(other, Message::Send(_)) || matches!(one, Message::Skipped(_)))

@@ -3,6 +3,7 @@
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
 use super::timers::Timers;
 use crate::cli::Selection;
+use crate::commands::check::Finding;
 use crate::commands::repairs::definitions::Beginnings;
 use crate::discovery::inventory::Inventory;
 use crate::entities::Entity;
@@ -12,7 +13,7 @@ use crate::host::root::Root;
 use crate::plan::EdgeKind;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Controls, Limit};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -107,12 +108,34 @@ impl Known {
         for entity in &inventory.entities {
             let Some(index) = self.find(entity.id()) else { continue };
             for path in watched(entity) {
-                let extent = if path.ends_with(b"/") { Extent::Entries } else { Extent::Path };
-                let below = path.trim_start_with(|letter| letter == '/').to_path_lossy().into_owned();
-                paths.add(&root.join(below), extent, Subject::Entity(index));
+                watch_path(&root, path.as_bstr(), Extent::Entries, index, paths);
             }
         }
         Ok(())
+    }
+
+    /// Watches the parts of entities. Returns the entities of which some were not watched before: what has changed in
+    /// the meantime had no event.
+    pub(super) fn watch_parts(
+        &self,
+        found: &[Finding],
+        root: &Root,
+        paths: &mut WatchedPaths,
+    ) -> Result<BTreeSet<EntityIndex>, FatalError> {
+        let root = absolute(root)?;
+        let mut unseen = BTreeSet::new();
+        for finding in found.iter().filter(|finding| !finding.parts.is_empty()) {
+            let Some(index) = self.find(finding.id.as_bstr()) else { continue };
+            for path in &finding.parts {
+                if watch_path(&root, path.as_bstr(), Extent::Names, index, paths) {
+                    unseen.insert(index);
+                }
+            }
+        }
+        if !unseen.is_empty() {
+            paths.arm().map_err(FatalError::could_not_run)?;
+        }
+        Ok(unseen)
     }
 
     /// Returns the entities that have had events, with descriptions of the events.
@@ -195,6 +218,13 @@ fn watched(entity: &Entity) -> Vec<BString> {
     }
     let provided = edges.provides.into_iter().filter(|asset| asset.kind == BStr::new("path"));
     provided.map(|asset| asset.value.to_owned()).collect()
+}
+
+/// Watches a path below the root; with a trailing slash, to the given extent. Returns false if it is watched already.
+fn watch_path(root: &Path, path: &BStr, of_directory: Extent, entity: EntityIndex, paths: &mut WatchedPaths) -> bool {
+    let extent = if path.ends_with(b"/") { of_directory } else { Extent::Path };
+    let below = path.trim_start_with(|letter| letter == '/').to_path_lossy();
+    paths.add(&root.join(below), extent, Subject::Entity(entity))
 }
 
 /// Watches all paths that determine which entities exist.

@@ -78,6 +78,8 @@ pub(super) enum Extent {
     Path,
     /// A directory and its entries.
     Entries,
+    /// A directory and its entries, except for their contents.
+    Names,
     /// A directory and everything below it.
     Tree,
 }
@@ -139,6 +141,8 @@ struct Node {
     subjects: Vec<Subject>,
     /// The subjects of the directory's entries.
     of_entries: Vec<Subject>,
+    /// The subjects of the names and attributes of the directory's entries.
+    of_names: Vec<Subject>,
     /// Whether subdirectories are watched in the same way.
     is_tree: bool,
 }
@@ -161,19 +165,31 @@ impl WatchedPaths {
         WatchedPaths { nodes: Nodes(self.nodes.0.clone()), of_entities, by_watch, ..self }
     }
 
-    /// Adds a path. A path outside of the root is ignored.
-    pub(super) fn add(&mut self, path: &Path, extent: Extent, subject: Subject) {
-        let Ok(below) = path.strip_prefix(&*self.nodes.0[TOP].name) else { return };
+    /// Adds a path. A path outside of the root is ignored. Returns false if it is watched for the subject already.
+    pub(super) fn add(&mut self, path: &Path, extent: Extent, subject: Subject) -> bool {
+        let Ok(below) = path.strip_prefix(&*self.nodes.0[TOP].name) else { return false };
         let index = below.components().fold(TOP, |node, name| self.nodes.child(node, name.as_os_str()));
-        if let Subject::Entity(entity) = subject {
-            self.of_entities.insert((entity, index));
-        }
+        let is_new = match subject {
+            Subject::Entity(entity) => self.of_entities.insert((entity, index)),
+            Subject::Definitions => true,
+        };
         let node = &mut self.nodes.0[index];
-        push_new(&mut node.subjects, subject);
-        if extent != Extent::Path {
-            push_new(&mut node.of_entries, subject);
+        if is_new {
+            push_new(&mut node.subjects, subject);
         }
-        node.is_tree |= extent == Extent::Tree;
+        match extent {
+            Extent::Path => is_new,
+            Extent::Names if node.of_names.contains(&subject) => is_new,
+            Extent::Names => {
+                node.of_names.push(subject);
+                true
+            }
+            Extent::Entries | Extent::Tree => {
+                push_new(&mut node.of_entries, subject);
+                node.is_tree |= extent == Extent::Tree;
+                is_new
+            }
+        }
     }
 
     /// Returns the paths of an entity.
@@ -189,7 +205,7 @@ impl WatchedPaths {
         let mut left = vec![TOP];
         while let Some(index) = left.pop() {
             let node = &self.nodes.0[index];
-            if node.children.is_empty() && node.of_entries.is_empty() {
+            if !node.is_directory() {
                 continue;
             }
             let path = self.nodes.path(index);
@@ -198,8 +214,7 @@ impl WatchedPaths {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 Err(Errno::ACCESS) => self.unreadable.push(index),
                 Err(Errno::NOSPC) => {
-                    let is_directory = |node: &&Node| !node.children.is_empty() || !node.of_entries.is_empty();
-                    let needed = self.nodes.0.iter().filter(is_directory).count();
+                    let needed = self.nodes.0.iter().filter(|node| node.is_directory()).count();
                     return Err(WatchError::TooManyDirectories { needed, allowed: limit("max_user_watches") });
                 }
                 Err(error) => return Err(IoError::new("inotify_add_watch", &path, error.into()).into()),
@@ -235,7 +250,11 @@ impl WatchedPaths {
     fn flags(&self, node: &Node) -> WatchFlags {
         let mut children = node.children.iter().map(|&child| &self.nodes.0[child]);
         let tells_changes = !node.of_entries.is_empty() || children.any(|child| !child.subjects.is_empty());
-        let changes = if tells_changes { CHANGES } else { WatchFlags::empty() };
+        let changes = match tells_changes {
+            true => CHANGES,
+            false if node.of_names.is_empty() => WatchFlags::empty(),
+            false => WatchFlags::ATTRIB,
+        };
         ENTRIES | SELF | WatchFlags::MASK_ADD | changes
     }
 
@@ -287,6 +306,18 @@ struct Moves {
     is_any: bool,
     /// The paths that have appeared, and may have brought others below them.
     appeared: Vec<NodeIndex>,
+}
+
+impl Node {
+    /// Returns true if it is a directory that is watched.
+    fn is_directory(&self) -> bool {
+        !(self.children.is_empty() && self.of_entries.is_empty() && self.of_names.is_empty())
+    }
+
+    /// Returns the subjects of the path, and of what is in it.
+    fn all_subjects(&self) -> impl Iterator<Item = Subject> {
+        self.subjects.iter().chain(&self.of_entries).chain(&self.of_names).copied()
+    }
 }
 
 impl Nodes {
@@ -354,6 +385,9 @@ fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags,
     for &index in nodes {
         let node = &all.0[index];
         node.of_entries.iter().for_each(|&subject| heard.concern(subject, cause));
+        if cause != Cause::Written {
+            node.of_names.iter().for_each(|&subject| heard.concern(subject, cause));
+        }
         moves.is_any |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
         let Ok(child) = all.find(index, &name.to_os_str_lossy()) else { continue };
         if comes_or_goes {
@@ -362,7 +396,7 @@ fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags,
             if cause == Cause::Replaced && !all.0[child].children.is_empty() {
                 moves.appeared.push(child);
             }
-            moves.is_any |= !all.0[child].children.is_empty() || !all.0[child].of_entries.is_empty();
+            moves.is_any |= all.0[child].is_directory();
         } else {
             all.0[child].subjects.iter().for_each(|&subject| heard.concern(subject, cause));
         }
@@ -377,7 +411,7 @@ fn concern_below(all: &Nodes, path: NodeIndex, cause: Cause, concerns: impl Fn(N
         if index != path && !concerns(index) {
             continue;
         }
-        node.subjects.iter().chain(&node.of_entries).for_each(|&subject| heard.concern(subject, cause));
+        node.all_subjects().for_each(|subject| heard.concern(subject, cause));
         left.extend(&node.children);
     }
 }

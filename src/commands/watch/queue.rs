@@ -62,6 +62,11 @@ impl Queue {
         self.postponed = None;
     }
 
+    /// Returns the watched paths.
+    pub(super) fn paths(&mut self) -> &mut WatchedPaths {
+        &mut self.paths
+    }
+
     /// Postpones events, and merges them with those already waiting. [`watch`](Queue::watch) drops them, because it may
     /// renumber the entities.
     pub(super) fn postpone(&mut self, heard: Heard, by: Duration) {

@@ -109,6 +109,8 @@ impl Watcher<'_> {
     /// Records the outcomes of entities. Those of repairs are counted and reported here, those of a run that was asked for
     /// by that run.
     pub(super) fn learn_outcomes(&mut self, found: Vec<Finding>, are_repairs: bool) -> Result<(), FatalError> {
+        let unseen = self.watch_parts(&found)?;
+        self.unseen.extend(unseen);
         let mut repairs = self.repairs()?;
         let mut definitions = Definitions::new(&self.known.beginnings, &self.settings.root);
         let fingerprints: Vec<_> = found.iter().map(|finding| definitions.fingerprint(&finding.sources)).collect();

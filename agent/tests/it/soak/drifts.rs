@@ -28,6 +28,9 @@ pub(super) enum Kind {
     Line,
     Tree,
     Archive,
+    Extracted,
+    /// A directory with `recurse`.
+    Shared,
     Keys,
     /// A file with the default limit of repairs.
     Fought,
@@ -82,7 +85,7 @@ impl Drift {
     }
 }
 
-pub(super) static DRIFTS: [Drift; 24] = [
+pub(super) static DRIFTS: [Drift; 30] = [
     Drift::new("file edited", Kind::File, |path| fs::write(path, "edited\n")),
     Drift::new("file truncated", Kind::File, |path| fs::write(path, "")),
     Drift::new("file removed", Kind::File, |path| fs::remove_file(path)),
@@ -122,6 +125,15 @@ pub(super) static DRIFTS: [Drift; 24] = [
     }),
     Drift::new("line removed", Kind::Line, |path| fs::write(path, "first\n")),
     Drift::new("tree removed", Kind::Tree, |path| fs::remove_dir_all(path)),
+    Drift::new("file of a tree edited", Kind::Tree, |path| fs::write(path.join("below/three"), "edited\n")),
+    Drift::new("file of a tree removed", Kind::Tree, |path| fs::remove_file(path.join("one"))),
+    Drift::new("file added to a tree", Kind::Tree, |path| fs::write(path.join("below/more"), "")),
+    Drift::new("extracted file removed", Kind::Extracted, |path| fs::remove_file(path.join("below/file"))),
+    Drift::new("extracted directory removed", Kind::Extracted, |path| fs::remove_dir_all(path.join("below"))),
+    // It gets the mode of new files.
+    Drift::new("file below a shared directory replaced", Kind::Shared, |path| {
+        renamed_over(&path.join("below/file"), |new| fs::write(new, "shared\n"))
+    }),
     Drift::new("download removed", Kind::Archive, |path| fs::remove_file(path)),
     Drift::new("authorised key removed", Kind::Keys, |path| fs::write(path, "")),
     Drift::new("authorised keys removed", Kind::Keys, |path| fs::remove_file(path)),
@@ -179,7 +191,7 @@ impl<'r> Machine<'r> {
     /// Defines about this number of entities, and applies them.
     pub(super) fn new(root: &'r ScratchRoot, number: usize) -> Machine<'r> {
         let others = (number / 25).clamp(2, 40);
-        let files = number.saturating_sub(8 * others).next_multiple_of(SIBLINGS);
+        let files = number.saturating_sub(10 * others).next_multiple_of(SIBLINGS);
         let mut machine = Machine { root, defined: Vec::new(), desired: Disk::new() };
         let counts = [
             (Kind::File, files),
@@ -189,12 +201,18 @@ impl<'r> Machine<'r> {
             (Kind::Line, others),
             (Kind::Tree, others),
             (Kind::Archive, others),
+            (Kind::Extracted, others),
+            (Kind::Shared, others),
             (Kind::Keys, 2 * others),
             (Kind::Fought, 2),
         ];
         let passwd = |index| format!("u{index}:x:{}:1000::/home/u{index}:/bin/sh\n", 1000 + index);
         root.write("etc/passwd", (0..2 * others).map(passwd).collect::<String>());
         root.write("usr/share/source", "downloaded\n");
+        root.write("tmp/content/below/file", "extracted\n");
+        let (tar, content) = (root.join("usr/share/source.tar"), root.join("tmp/content"));
+        let tarred = root.run("tar", &["-cf", tar.to_str().unwrap(), "-C", content.to_str().unwrap(), "below"]);
+        assert!(tarred.success(), "{tarred}");
         for (kind, count) in counts {
             (0..count).for_each(|index| machine.define(kind, index));
         }
@@ -261,6 +279,19 @@ impl<'r> Machine<'r> {
                 let path = format!("srv/downloads/{index}");
                 let keys = "url = \"file:///usr/share/source\"\n";
                 (format!("archive:/{path}"), path.clone(), format!("[[archive]]\npath = \"/{path}\"\n{keys}{LIMIT}"))
+            }
+            Kind::Extracted => {
+                plugin = "archives";
+                let path = format!("srv/extracted/{index}");
+                let keys = format!("path = \"/{path}.tar\"\nextract_to = \"/{path}\"\n");
+                let keys = format!("{keys}url = \"file:///usr/share/source.tar\"\n{LIMIT}");
+                (format!("archive:/{path}.tar"), path, format!("[[archive]]\n{keys}"))
+            }
+            Kind::Shared => {
+                let path = format!("srv/shared/{index}");
+                root.write(format!("{path}/below/file"), "shared\n");
+                let keys = "ensure = \"directory\"\nfile_mode = \"0640\"\nrecurse = true\n";
+                (format!("file:/{path}"), path.clone(), format!("[[file]]\npath = \"/{path}\"\n{keys}{LIMIT}"))
             }
             Kind::Keys => {
                 (left, plugin) = (KEY_DRIFTS, "ssh-keys");

@@ -322,7 +322,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         let jobs = entities.clone().map(|(id, entity)| Job { entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let entities = entities.map(|(id, entity)| (id, entity, modes.wanted_of(id)));
-        let mut answers = EntitySet::new(&self.host, entities, &mut self.answers, modes.remembers);
+        let mut answers = EntitySet::new(&self.host, entities, &mut self.answers, (modes.remembers, modes.watches));
         work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }
@@ -354,6 +354,8 @@ struct Modes<'a> {
     wanted: HashMap<&'a BString, Vec<BString>>,
     /// Whether the witnesses of unchanged entities are reported.
     remembers: bool,
+    /// Whether the parts of entities are reported.
+    watches: bool,
     /// The policy for entities that a person has changed.
     on_edit: OnEdit,
 }
@@ -363,6 +365,7 @@ impl<'a> Modes<'a> {
         let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
         Modes {
             remembers: request.remembers,
+            watches: request.watches,
             on_edit: host.on_edit(),
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
             pending: request.pending.iter().map(|id| &id.0).collect(),

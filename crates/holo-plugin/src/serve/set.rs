@@ -26,6 +26,8 @@ pub(super) struct EntitySet<'a, E, W> {
     sent: HashMap<JobIndex, Vec<Message>>,
     /// Whether the witnesses of unchanged entities are reported.
     remembers: bool,
+    /// Whether the parts of entities are reported.
+    watches: bool,
 }
 
 impl<'a, E, W> EntitySet<'a, E, W> {
@@ -35,10 +37,10 @@ impl<'a, E, W> EntitySet<'a, E, W> {
         host: &'a Host,
         entities: impl Iterator<Item = (&'a BString, &'a E, &'a [BString])>,
         answers: &'a mut Answers<W>,
-        remembers: bool,
+        (remembers, watches): (bool, bool),
     ) -> EntitySet<'a, E, W> {
         let (speaker, sent) = (JobIndex::from(0), HashMap::new());
-        EntitySet { host, entities: entities.collect(), answers, speaker, sent, remembers }
+        EntitySet { host, entities: entities.collect(), answers, speaker, sent, remembers, watches }
     }
 }
 
@@ -48,6 +50,12 @@ impl<E: Entity, W> EntitySet<'_, E, W> {
         let witnesses = if self.remembers { entity.witnesses(self.host) } else { None };
         let can_be_said = |witnesses: &Vec<Witness>| witnesses.iter().all(|witness| witness.to_text().is_some());
         witnesses.filter(can_be_said).unwrap_or_default().into_iter().map(Message::Witness).collect()
+    }
+
+    /// Returns messages with the parts of an entity, if they are requested.
+    fn parts(&self, entity: &E) -> impl Iterator<Item = Message> + use<E, W> {
+        let parts = if self.watches { entity.parts(self.host) } else { Vec::new() };
+        parts.into_iter().filter(|path| !path.contains(&b'\n')).map(Message::Part)
     }
 }
 
@@ -69,6 +77,7 @@ impl<E: Entity, W: Wire> SetAnswers<Verdict> for EntitySet<'_, E, W> {
         if verdict == Verdict::InDesiredState {
             sent.extend(self.witnesses(entity));
         }
+        sent.extend(self.parts(entity));
         if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
             && self.host.shows_differences()
             && let Some(pair) = entity.diff(self.host)
@@ -103,6 +112,7 @@ impl<E: Entity, W: Wire> SetAnswers for EntitySet<'_, E, W> {
         if applied == Applied::Unchanged {
             messages.extend(self.witnesses(entity));
         }
+        messages.extend(self.parts(entity));
         let result = if let Applied::Failed { version_3_status, .. } = applied {
             self.answers.wire.fail_with(version_3_status);
             Outcome::Failed

@@ -9,14 +9,17 @@ use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::wanted::{self as states, DeclaredError};
+use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Decision, Track, Tracks};
-use holo_change::{FileStat, Kind, PathHandle};
+use holo_change::{FileStat, Kind, PathHandle, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
 use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The permissions of declared files, and their records.
@@ -378,6 +381,23 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Returns a directory, and all below it on the same file system, each with a trailing slash.
+pub(super) fn directories(shown: &Path, path: &Path) -> Vec<BString> {
+    let device = |path: &Path| fs::symlink_metadata(path).ok().filter(Metadata::is_dir).map(|stat| stat.dev());
+    let (top, mut found) = (device(shown), Vec::new());
+    let mut left = Vec::from_iter(top.map(|_| PathBuf::new()));
+    while let Some(below) = left.pop() {
+        // One that vanishes or may not be read has no entries.
+        let entries = fs::read_dir(shown.join(&below)).into_iter().flatten().flatten();
+        let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let names = entries.filter(|entry| device(&entry.path()) == top).map(|entry| below.join(entry.file_name()));
+        left.extend(names);
+        let path = path_bytes(&path.join(&below));
+        found.push([path.trim_end_with(|letter| letter == '/').as_bytes(), b"/"].concat().into());
+    }
+    found
 }
 
 /// The paths below that belong to other entities.

@@ -16,12 +16,12 @@ impl Executor<'_> {
     pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
         let plan = self.plan(work, &remembered.base, true)?;
+        work.entity.settle(&plan, &remembered.base);
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.overwrites()) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
         if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
-            work.entity.settle(&plan, &remembered.base);
             return Ok(Applied::Unchanged);
         }
         self.validate(work, &plan, &remembered.base, output)?;

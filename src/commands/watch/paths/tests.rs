@@ -2,7 +2,8 @@
 
 use super::{Extent, Heard, Subject, WatchedPaths};
 use crate::entities::node::EntityIndex;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -35,6 +36,31 @@ fn paths_are_found_by_subject() {
     assert_eq!(of(&paths, 2), [Path::new("/nowhere/etc")]);
     assert!(of(&paths, 3).is_empty());
     assert_eq!(of(&paths.moved(), 1), [Path::new("/nowhere/etc/one"), Path::new("/nowhere/etc/both")]);
+}
+
+#[test]
+fn contents_of_entries_matter_only_if_they_are_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (all, names) = (folder.path().join("all"), folder.path().join("names"));
+    let mut paths = WatchedPaths::new(folder.path()).expect("inotify");
+    for (index, (path, extent)) in [(&all, Extent::Entries), (&names, Extent::Names)].into_iter().enumerate() {
+        fs::create_dir(path).expect("a directory");
+        assert!(paths.add(path, extent, entity(index)) && !paths.add(path, extent, entity(index)));
+    }
+    paths.arm().expect("watched");
+    let mut heard_of = |act: &dyn Fn(&Path)| {
+        act(&all);
+        act(&names);
+        let mut heard = Heard::default();
+        paths.take(&mut heard).expect("read");
+        heard.entities.into_keys().collect::<Vec<EntityIndex>>()
+    };
+    let both = [0, 1].map(EntityIndex::from);
+    assert_eq!(heard_of(&|path| drop(fs::File::create(path.join("new")).expect("a file"))), both);
+    assert_eq!(heard_of(&|path| fs::write(path.join("new"), "content").expect("written")), both[..1]);
+    let mode = |path: &Path| fs::set_permissions(path.join("new"), Permissions::from_mode(0o600)).expect("a mode");
+    assert_eq!(heard_of(&mode), both);
+    assert_eq!(heard_of(&|path| fs::remove_file(path.join("new")).expect("removed")), both);
 }
 
 #[test]
