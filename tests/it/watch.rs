@@ -38,6 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what happens below a recursive directory is repaired", trees::recursive),
         case("what is below a new target is watched", trees::new),
         case("definitions that change are read anew", definitions),
+        case("the agent's configuration is no definition", configuration_of_agent),
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
         case("what a person has edited is kept and overwritten at once if that is the policy", overwritten),
@@ -264,6 +265,35 @@ fn definitions() {
     watching.stop(&root);
 }
 
+fn configuration_of_agent() {
+    let root = root_of_plugin();
+    let note = "#!/bin/sh\n[ \"$1\" != scan ] || echo >>\"$HOLO_ROOT_DIR/run/scans\"\n";
+    root.write_script("usr/lib/holo/holo-demo", PLUGIN.replacen("#!/bin/sh\n", note, 1));
+    let mut watching = Watching::start(&root, &[]);
+    watching.expect_silence();
+    let scans = || root.read("run/scans").len();
+    let before = scans();
+    for text in ["interval = \"1h\"\n", "interval = \"2h\"\n"] {
+        root.write("etc/holo/agent.new", text);
+        fs::rename(root.join("etc/holo/agent.new"), root.join("etc/holo/agent.toml")).unwrap();
+        watching.expect_silence();
+        assert_eq!(scans(), before);
+    }
+    // Otherwise, the test would see nothing.
+    for path in ["etc/holo/data/common.toml", "etc/holo/facts.d/site.toml", "etc/holo/engine.toml", "etc/holo/age.key"]
+    {
+        let before = scans();
+        root.write(path, "");
+        let begun = Instant::now();
+        while scans() == before {
+            assert!(begun.elapsed() < PATIENCE, "{path} is not noticed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        watching.expect_silence();
+    }
+    watching.stop(&root);
+}
+
 fn generations() {
     let root = root().env("HOLO_HISTORY", "1");
     root.write("usr/share/holo/files/app.toml", APP.replace("80", "82"));
@@ -369,7 +399,7 @@ fn fights_of_others() {
     watching.expect_silence();
     assert!(root.exists("srv/app/new") && !root.exists("srv/app/two"));
     // Data may affect all definitions.
-    root.write("etc/holo/data.toml", "port = 1\n");
+    root.write("etc/holo/data/common.toml", "port = 1\n");
     watching.expect("repaired", "file:/srv/app/two");
     watching.stop(&root);
 }

@@ -103,16 +103,18 @@ impl Parts {
     }
 }
 
+/// What any definition may depend on in `/etc/holo`: data and facts. The configuration of the agent is not among it.
+pub(in crate::commands) const OWN_DIRECTORIES: [&str; 2] = ["etc/holo/data", "etc/holo/facts.d"];
+/// The same, as files: the settings of the engine, and the key by which data are decrypted.
+pub(in crate::commands) const OWN_FILES: [&str; 2] = ["etc/holo/engine.toml", "etc/holo/age.key"];
+
 /// Returns a hash of the inputs that any definition may depend on: configuration, data, facts and plugins.
 fn common_inputs(root: &Root) -> u64 {
-    let own_resources = root.own_resources();
     let mut hasher = DefaultHasher::new();
     let pin = root.today().pin();
-    for path in
-        [&root.join("etc/holorc"), &root.join("etc/holorc.d"), &root.join("etc/holo"), &root.join("usr/lib/holo"), &pin]
-    {
-        let entries = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
-        for entry in entries.filter_entry(|entry| entry.path() != own_resources).flatten() {
+    let others = ["etc/holorc", "etc/holorc.d", "usr/lib/holo"].into_iter().chain(OWN_DIRECTORIES).chain(OWN_FILES);
+    for path in others.map(|below| root.join(below)).chain([pin]) {
+        for entry in WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter().flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
             let changed = (metadata.ctime(), metadata.ctime_nsec());
             // The timestamps of a directory change with its entries, so only files count.

@@ -4,7 +4,7 @@ use super::paths::{Extent, Heard, Subject, WatchedPaths};
 use super::timers::Timers;
 use crate::cli::Selection;
 use crate::commands::check::Finding;
-use crate::commands::repairs::definitions::Beginnings;
+use crate::commands::repairs::definitions::{Beginnings, OWN_DIRECTORIES, OWN_FILES};
 use crate::discovery::inventory::Inventory;
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PerEntity, PluginIndex};
@@ -230,13 +230,16 @@ fn watch_path(root: &Path, path: &BStr, of_directory: Extent, entity: EntityInde
 /// Watches all paths that determine which entities exist.
 pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
     let absolute = absolute(root)?;
-    for (path, extent) in [
+    let own_directories = OWN_DIRECTORIES.map(|path| (path, Extent::Tree));
+    let own_files = OWN_FILES.map(|path| (path, Extent::Path));
+    let others = [
         ("etc/holorc", Extent::Path),
         ("etc/holorc.d", Extent::Entries),
-        ("etc/holo", Extent::Tree),
+        ("etc/holo/resources", Extent::Tree),
         ("usr/share/holo", Extent::Tree),
         ("usr/lib/holo", Extent::Entries),
-    ] {
+    ];
+    for (path, extent) in others.into_iter().chain(own_directories).chain(own_files) {
         paths.add(&absolute.join(path), extent, Subject::Definitions);
     }
     // Another generation may come into use.

@@ -17,7 +17,8 @@ fn in_namespaces(root: &ScratchRoot, script: &str) -> Run {
 }
 
 pub(super) fn number_needed() {
-    let root = super::root();
+    // Directories that are missing count, too.
+    let root = super::root().dir("etc/holo/data").dir("etc/holo/facts.d").dir("etc/holo/resources");
     let script = r#"
         limit() { echo "$1" >/proc/sys/user/max_inotify_watches; }
         limit 2
