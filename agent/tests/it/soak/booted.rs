@@ -9,27 +9,30 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-const PLUGINS: [&str; 4] = ["files", "packages", "services", "users-groups"];
+const PLUGINS: [&str; 5] = ["exec", "files", "packages", "services", "users-groups"];
 
 /// What is defined. Its limits are never reached.
-const DEFINITIONS: [(&str, &str); 4] = [
+const DEFINITIONS: [(&str, &str); 5] = [
+    ("exec", "[[exec]]\nname = \"soak\"\ncommand = \"touch /srv/made\"\ncreates = \"/srv/made\"\npoll = \"1s\"\n"),
     ("files", "[[file]]\npath = \"/srv/conf\"\ncontent = \"port 80\\n\"\n"),
     ("packages", "[[package]]\nname = \"slow\"\n"),
-    ("services", "[[service]]\nname = \"soak\"\nenable = true\n"),
+    ("services", "[[service]]\nname = \"soak\"\nenable = true\nmask = false\n"),
     ("users-groups", "[[user]]\nname = \"soak\"\ngroups = [\"audio\"]\ncomment = \"it\"\n"),
 ];
 const LIMIT: &str = "limit = \"1000000/1h\"\n";
 const UNIT: &str = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
 /// Drifts: an entity, what is done to it, and what succeeds if it is as defined.
-const DRIFTS: [(&str, &str, &str); 8] = [
+const DRIFTS: [(&str, &str, &str); 10] = [
     ("service:soak", "systemctl stop soak", RUNS),
     ("service:soak", "systemctl disable soak", "systemctl is-enabled soak"),
     ("service:soak", "systemctl kill --signal=KILL soak", RUNS),
     ("service:soak", "systemctl disable --now soak", "systemctl is-enabled soak && systemctl is-active soak"),
+    ("service:soak", "systemctl mask --now soak", "systemctl is-enabled soak && systemctl is-active soak"),
     ("user:soak", "gpasswd --delete soak audio", "id --name --groups soak | grep audio"),
     ("user:soak", "usermod --comment other soak", "getent passwd soak | grep :it:"),
     ("package:slow", "dpkg --remove slow", "dpkg --status slow | grep 'install ok installed'"),
+    ("exec:soak", "rm /srv/made", "test -e /srv/made"),
     ("file:/srv/conf", "rm /srv/conf", "grep 80 /srv/conf"),
 ];
 /// The largest number of rounds of which all events are kept.
@@ -90,12 +93,13 @@ fn defined() -> Overlay {
     for (plugin, definition) in DEFINITIONS {
         machine.write(format!("/usr/share/holo/{plugin}/soak.toml"), format!("{definition}{LIMIT}"));
     }
-    machine.write("/etc/systemd/system/soak.service", UNIT);
+    // A unit in /etc cannot be masked.
+    machine.write("/usr/lib/systemd/system/soak.service", UNIT);
     machine.must(REPOSITORY);
     machine.write("/etc/holo/agent.toml", "interval = \"1h\"\n[defaults]\non_edit = \"overwrite\"\n");
     machine.must("mkdir -m 700 /var/lib/holo-agent && mount -t tmpfs -o size=8m,mode=700 tmpfs /var/lib/holo-agent");
     machine.must("systemctl daemon-reload && systemctl start holo-agent");
-    until(&machine, "holo-agent status | grep -q 'watching 5 entities'");
+    until(&machine, "holo-agent status | grep -q 'watching 6 entities'");
     machine
 }
 
