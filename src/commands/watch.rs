@@ -122,6 +122,10 @@ impl Watcher<'_> {
                 return Ok(self.exit_code());
             }
             self.look_at_unseen()?;
+            if self.queue.paths().are_too_many() && !self.is_blind {
+                let drifted = self.survey_or_postpone()?;
+                self.repair(drifted)?;
+            }
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
             let due = [self.release, self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {
@@ -242,6 +246,7 @@ impl Watcher<'_> {
         self.timers = self.known.timers(Instant::now());
         self.queue.watch(paths.moved(), sources);
         self.unseen = self.watch_parts(&found)?;
+        self.queue.paths().are_all();
         Ok(self.learn(found, &Causes::new()))
     }
 

@@ -36,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what happens below the target of a scaffold is repaired", trees::scaffold),
         case("what happens to an extracted file is repaired", trees::archive),
         case("what happens below a recursive directory is repaired", trees::recursive),
+        case("directories that come and go are forgotten", trees::short_lived),
         case("what is below a new target is watched", trees::new),
         case("definitions that change are read anew", definitions),
         case("the agent's configuration is no definition", configuration_of_agent),

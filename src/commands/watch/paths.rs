@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 /// The size of the read buffer, in bytes.
 const BUFFER_SIZE: usize = 1 << 14;
 
+/// The number of paths that may be added later in any case.
+const TOO_MANY: usize = 1000;
+
 /// Events for a directory entry that appears or disappears.
 const ENTRIES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::DELETE).union(WatchFlags::MOVE);
 /// Events for a changed entry.
@@ -121,6 +124,8 @@ pub(super) struct WatchedPaths {
     of_entities: BTreeSet<(EntityIndex, NodeIndex)>,
     /// The nodes of each watched directory; through symlinks, several paths may lead to one.
     by_watch: HashMap<i32, Vec<NodeIndex>>,
+    /// The number of nodes when all paths were new.
+    first_size: usize,
     /// The directories that the current user may not read, and that therefore report no events.
     unreadable: Vec<NodeIndex>,
 }
@@ -156,7 +161,7 @@ impl WatchedPaths {
         })?;
         let nodes = Nodes(Table::from(vec![Node { name: root.as_os_str().into(), ..Node::default() }]));
         let (of_entities, by_watch) = (BTreeSet::new(), HashMap::new());
-        Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, unreadable: Vec::new() })
+        Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, first_size: 0, unreadable: Vec::new() })
     }
 
     /// Returns a copy in newly allocated memory.
@@ -190,6 +195,16 @@ impl WatchedPaths {
                 is_new
             }
         }
+    }
+
+    /// Notes that all paths are in use now.
+    pub(super) fn are_all(&mut self) {
+        self.first_size = self.nodes.0.len();
+    }
+
+    /// Returns true if many paths were added later. Those that are gone are only dropped with the whole set.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.nodes.0.len() > 2 * self.first_size + TOO_MANY
     }
 
     /// Returns the paths of an entity.

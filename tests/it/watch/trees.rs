@@ -109,6 +109,48 @@ pub(super) fn recursive() {
     watching.stop(&root);
 }
 
+/// Directories that come and go take no memory for good: at some time, all paths are watched anew.
+pub(super) fn short_lived() {
+    const AT_ONCE: usize = 300;
+    const ROUNDS: usize = 5;
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply", "--force"]);
+    let process = watching.process.id();
+    for round in 0..ROUNDS {
+        let all: Vec<_> = (0..AT_ONCE).map(|index| root.join(format!("srv/shared/{round}-{index}"))).collect();
+        all.iter().for_each(|path| fs::create_dir(path).unwrap());
+        all.iter().for_each(|path| fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap());
+        until("they are repaired", &mut watching, || all.iter().all(|path| mode(path) == 0o750));
+        until("they are watched", &mut watching, || watches(process).len() > AT_ONCE);
+        all.iter().for_each(|path| fs::remove_dir(path).unwrap());
+    }
+    // The kernel never uses a number again for the same set.
+    until("all is watched anew", &mut watching, || {
+        watches(process).iter().max().is_some_and(|highest| *highest < ROUNDS * AT_ONCE)
+    });
+    fs::set_permissions(root.join("srv/shared/below/b"), Permissions::from_mode(0o666)).unwrap();
+    until("what is left is watched", &mut watching, || mode(&root.join("srv/shared/below/b")) == 0o640);
+    watching.stop(&root);
+}
+
+/// Waits until something is so. In the meantime, the output is read.
+#[track_caller]
+fn until(what: &str, watching: &mut Watching, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not so: {what}");
+        watching.next(Duration::from_millis(10));
+    }
+}
+
+/// Returns the numbers of the directories that a process watches.
+fn watches(process: u32) -> Vec<usize> {
+    let files = fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap().flatten();
+    let texts: String = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+    let numbers = texts.lines().filter_map(|line| line.strip_prefix("inotify wd:")?.split(' ').next());
+    numbers.map(|number| usize::from_str_radix(number, 16).unwrap()).collect()
+}
+
 /// What is defined later is watched, too, also when the watch itself has made it.
 pub(super) fn new() {
     let root = root();

@@ -64,6 +64,21 @@ fn contents_of_entries_matter_only_if_they_are_to() {
 }
 
 #[test]
+fn paths_that_come_and_go_are_too_many_some_time() {
+    let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
+    let add = |paths: &mut WatchedPaths, range: std::ops::Range<usize>| {
+        range.for_each(|index| drop(paths.add(&Path::new(ROOT).join(index.to_string()), Extent::Names, entity(0))));
+    };
+    add(&mut paths, 0..5000);
+    paths.are_all();
+    // Those of before, and some more.
+    add(&mut paths, 0..9000);
+    assert!(!paths.are_too_many());
+    add(&mut paths, 9000..12_000);
+    assert!(paths.are_too_many());
+}
+
+#[test]
 fn paths_of_an_entity_are_found_without_a_search() {
     const COUNT: usize = 20_000;
     let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
