@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SECONDS: &str = "HOLO_TEST_SOAK";
 /// The numbers of entities, and the shuffled steps that the usual test takes with each: the first, the last, and how often
 /// a definition comes and goes afterwards. What the watch forgets to free at each look at everything adds up then.
-const SIZES: [(usize, Range<usize>, usize); 3] = [(100, 0..35, 0), (1000, 35..43, 10), (10_000, 43..usize::MAX, 0)];
+const SIZES: [(usize, Range<usize>, usize); 3] = [(100, 0..35, 0), (1000, 35..43, 8), (10_000, 43..usize::MAX, 0)];
 /// With it, the storm and a kill are on the largest machine.
 const USUAL_SEED: u64 = 18_615;
 /// The largest number of files that are removed at once.

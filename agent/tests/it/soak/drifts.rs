@@ -201,8 +201,8 @@ impl<'r> Machine<'r> {
             (Kind::Line, others),
             (Kind::Tree, others),
             (Kind::Archive, others),
-            (Kind::Extracted, others),
-            (Kind::Shared, others),
+            (Kind::Extracted, others.min(10)),
+            (Kind::Shared, others.min(10)),
             (Kind::Keys, 2 * others),
             (Kind::Fought, 2),
         ];
