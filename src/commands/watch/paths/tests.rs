@@ -3,6 +3,7 @@
 use super::{Extent, Heard, Subject, WatchedPaths};
 use crate::entities::node::EntityIndex;
 use std::fs::{self, Permissions};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -66,8 +67,10 @@ fn contents_of_entries_matter_only_if_they_are_to() {
 #[test]
 fn paths_that_come_and_go_are_too_many_some_time() {
     let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
-    let add = |paths: &mut WatchedPaths, range: std::ops::Range<usize>| {
-        range.for_each(|index| drop(paths.add(&Path::new(ROOT).join(index.to_string()), Extent::Names, entity(0))));
+    let add = |paths: &mut WatchedPaths, range: Range<usize>| {
+        for index in range {
+            paths.add(&Path::new(ROOT).join(index.to_string()), Extent::Names, entity(0));
+        }
     };
     add(&mut paths, 0..5000);
     paths.are_all();
