@@ -6,7 +6,7 @@ DESTDIR ?=
 BUILD = target/release
 DIRECTORIES = $(foreach name,UNITS ZSH_COMPLETIONS,$(if $($(name)),$(name)='$($(name))'))
 # The programs of packages.
-DIST = holo-agent holo-build holo-bundle holo-secret
+DIST = holo-agent holo-build holo-bundle holo-fleet holo-secret
 
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together webapp
@@ -84,12 +84,12 @@ bench-quick: build
 book:
 	docs/make-book $(MDBOOK)
 
-# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. `holo-build` is installed if it was built, by
-# `cargo build --release -p holo-build`. packaging/contents lists the files.
+# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. `holo-build` and `holo-fleet` are installed if they
+# were built, by `cargo build --release -p holo-build -p holo-fleet`. packaging/contents lists the files.
 install uninstall:
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' BUILD='$(BUILD)' $(DIRECTORIES) \
 	    packaging/install $(if $(filter uninstall,$@),--uninstall) holo holo-bridges holo-agent \
-	    $(if $(filter uninstall,$@)$(wildcard $(BUILD)/holo-build),holo-build)
+	    $(foreach name,holo-build holo-fleet,$(if $(filter uninstall,$@)$(wildcard $(BUILD)/$(name)),$(name)))
 
 # Packages for Debian, RPM and pacman, in target/packages.
 deb rpm arch: dist

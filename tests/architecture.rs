@@ -206,7 +206,7 @@ fn is_test_item(item: &Item) -> bool {
 /// Returns the root files of all crates of the workspace, by the names of their directories.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = ["", "agent", "build", "secret"].map(|folder| repository.join(folder)).to_vec();
+    let mut folders = ["", "agent", "build", "fleet", "secret"].map(|folder| repository.join(folder)).to_vec();
     for folder in ["crates", "plugins"] {
         folders.extend(fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }
@@ -411,11 +411,14 @@ fn only_the_reporter_writes_to_the_streams() {
 }
 
 /// The files that use the streams of the process directly.
-const STREAM_USERS: [&str; 8] = [
+const STREAM_USERS: [&str; 10] = [
     "crates/holo-process/src/streams.rs",
     "src/report/console.rs",
     // An editor needs the terminal itself.
+    "fleet/src/commands/data.rs",
     "secret/src/edit.rs",
+    // It hands standard error to holo-fleet, which makes control characters visible itself.
+    "agent/src/child.rs",
     // The standard output of this process is the lock.
     "crates/holo-process/src/groups.rs",
     // It hands the streams to a holo in a container, which makes control characters visible itself.
@@ -483,6 +486,7 @@ fn paths_in(text: &str) -> Vec<String> {
     let top = [
         "src/",
         "agent/",
+        "fleet/",
         "secret/",
         "crates/",
         "plugins/",

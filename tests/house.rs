@@ -34,7 +34,7 @@ fn depends_on(manifest: &str) -> BTreeSet<String> {
 /// Returns the directories of all crates, starting with the dispatcher's.
 fn crates() -> Vec<String> {
     let below = |folder: &str| names(folder).into_iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
-    [[".", "agent", "build", "secret"].map(str::to_owned).to_vec(), below("crates"), below("plugins")].concat()
+    [[".", "agent", "build", "fleet", "secret"].map(str::to_owned).to_vec(), below("crates"), below("plugins")].concat()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -73,6 +73,20 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     assert_eq!(depends_on("secret/Cargo.toml"), set(&["holo-process", "holo-system"]));
+    assert_eq!(depends_on("crates/holo-check/Cargo.toml"), set(&["holo-definitions", "holo-process"]));
+    assert_eq!(
+        depends_on("fleet/Cargo.toml"),
+        set(&[
+            "holo-change",
+            "holo-check",
+            "holo-definitions",
+            "holo-facts",
+            "holo-facts",
+            "holo-process",
+            "holo-system"
+        ]),
+        "it runs the dispatcher, and installs bundles with the engine for changes on disk"
+    );
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
@@ -81,7 +95,7 @@ fn dependencies_point_one_way() {
     );
     assert_eq!(
         depends_on("build/Cargo.toml"),
-        set(&["holo-definitions", "holo-process", "holo-system", "holo-users-groups"]),
+        set(&["holo-check", "holo-definitions", "holo-process", "holo-system", "holo-users-groups"]),
         "it checks users and groups as their plugin does, and runs the dispatcher"
     );
     let sdk = [
@@ -356,6 +370,7 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
     expected.insert(named("holo-agent.8", "holo-agent.schema.json"));
     expected.insert(named("holo-agent.8", "holo-agent-events.schema.json"));
     expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
+    expected.insert(named("holo-fleet.8", "holo-fleet.schema.json"));
     for plugin in names("plugins") {
         let page = format!("holo-{plugin}.8");
         if read(format!("man/{page}")).contains(".Xr holo-definitions 5") {

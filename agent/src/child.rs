@@ -1,6 +1,7 @@
 //! A child process `holo`: its output and its end.
 
 use crate::config::{Config, OnEdit};
+use crate::event::What;
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
 use holo_process::{Channel, Event, Process, Program, ProgramError, Status};
@@ -8,7 +9,8 @@ use jiff::Timestamp;
 use rustix::pipe::{PIPE_BUF, PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::fmt::Display;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{io, thread};
@@ -49,6 +51,8 @@ pub enum Task {
         /// True if drift is repaired.
         apply: bool,
     },
+    /// Connect to the fleet, with `holo-fleet` instead of `holo`.
+    Fleet,
 }
 
 impl Task {
@@ -61,12 +65,16 @@ impl Task {
             Task::Health { .. } => "health",
             Task::History { .. } => "history",
             Task::Watch { .. } => "watch",
+            Task::Fleet => "host",
         }
     }
 
     /// Returns the command-line arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
+        if *self == Task::Fleet {
+            return ["host", "run"].map(Into::into).into();
+        }
         let mut arguments: Vec<String> = vec![self.verb().into(), "--json".into()];
         match self {
             Task::Watch { apply } => {
@@ -83,7 +91,7 @@ impl Task {
                 arguments.extend(entities.iter().cloned());
             }
             Task::Health { entities } => arguments.extend(entities.iter().cloned()),
-            Task::Check => {}
+            Task::Check | Task::Fleet => {}
         }
         arguments
     }
@@ -98,6 +106,8 @@ pub struct ChildId(pub u64);
 pub enum ChildEvent {
     /// A line of `--json`.
     Line(Box<Line<'static>>),
+    /// A line of `holo-fleet`.
+    News(Box<What>),
     /// Other standard output, with the reason why it is not a line.
     Garbage(String),
     /// The child has ended.
@@ -169,9 +179,11 @@ pub struct Holo {
 }
 
 impl Holo {
-    fn program(&self) -> OsString {
-        let beside = || Some(std::env::current_exe().ok()?.with_file_name("holo")).filter(|path| path.exists());
-        self.program.clone().or_else(beside).map_or_else(|| "holo".into(), Into::into)
+    fn program(&self, task: &Task) -> OsString {
+        let name = if *task == Task::Fleet { "holo-fleet" } else { "holo" };
+        let configured = self.program.clone().filter(|_| *task != Task::Fleet);
+        let beside = || Some(std::env::current_exe().ok()?.with_file_name(name)).filter(|path| path.exists());
+        configured.or_else(beside).map_or_else(|| name.into(), Into::into)
     }
 }
 
@@ -182,13 +194,14 @@ impl Launcher for Holo {
         id: ChildId,
         said: Sender<(ChildId, ChildEvent)>,
     ) -> Result<Box<dyn Running>, StartError> {
-        let mut program = Program::new(self.program());
+        let mut program = Program::new(self.program(task));
         program.args(task.arguments()).env("HOLO_TRIGGER", TRIGGER);
         let has_policy = matches!(task, Task::Apply { .. } | Task::Check | Task::Watch { .. });
         if has_policy && self.on_edit == OnEdit::Overwrite {
             program.arg("--on-edit=overwrite");
         }
-        let requests = if let Task::Watch { .. } = task {
+        // A fleet's program ends with the agent, because its standard input does.
+        let requests = if matches!(task, Task::Watch { .. } | Task::Fleet) {
             let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
             // The agent must not wait for a watch that does not read.
             rustix::io::ioctl_fionbio(&write_end, true).map_err(io::Error::from)?;
@@ -197,6 +210,10 @@ impl Launcher for Holo {
         } else {
             None
         };
+        if *task == Task::Fleet {
+            // What it says there is for the journal.
+            program.stderr_file(io::stderr().as_fd().try_clone_to_owned()?.into());
+        }
         let process = program.start()?;
         // The PID still refers to this process, because it has not been waited for.
         let handle = Pid::from_raw(process.id().cast_signed())
@@ -204,7 +221,8 @@ impl Launcher for Holo {
             .transpose()
             .map_err(io::Error::from)?;
         let name = format!("holo {}", task.verb());
-        thread::Builder::new().name(name).spawn(move || listen(process, id, &said))?;
+        let parse = if *task == Task::Fleet { parse_news } else { parse_line };
+        thread::Builder::new().name(name).spawn(move || listen(process, id, parse, &said))?;
         Ok(Box::new(Handle { process: handle, requests }))
     }
 
@@ -251,8 +269,8 @@ impl Running for Handle {
 }
 
 /// Forwards the output of a child until it ends. Blocks without polling while there is no output.
-fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, ChildEvent)>) {
-    let (mut lines, mut diagnostics) = (Lines::default(), BString::default());
+fn listen(mut process: Process, id: ChildId, parse: Parse, said: &Sender<(ChildId, ChildEvent)>) {
+    let (mut lines, mut diagnostics) = (Lines::new(parse), BString::default());
     loop {
         let mut end = None;
         let mut heard = Vec::new();
@@ -285,14 +303,33 @@ fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, ChildEvent)
 /// The maximum length of a line; longer ones are skipped.
 const MAX_LINE: usize = 16 << 20;
 
+/// Reads a line.
+type Parse = fn(&[u8]) -> ChildEvent;
+
+fn parse_line(line: &[u8]) -> ChildEvent {
+    Line::parse(line).map_or_else(|error| garbage(&error, line), |line| ChildEvent::Line(Box::new(line)))
+}
+
+fn parse_news(line: &[u8]) -> ChildEvent {
+    serde_json::from_slice(line).map_or_else(|error| garbage(&error, line), |news| ChildEvent::News(Box::new(news)))
+}
+
+fn garbage(error: &dyn Display, line: &[u8]) -> ChildEvent {
+    ChildEvent::Garbage(format!("{error}: {}", beginning(line)))
+}
+
 /// Splits pieces of output into lines.
-#[derive(Default)]
 struct Lines {
     begun: Vec<u8>,
     is_too_long: bool,
+    parse: Parse,
 }
 
 impl Lines {
+    fn new(parse: Parse) -> Lines {
+        Lines { begun: Vec::new(), is_too_long: false, parse }
+    }
+
     fn take(&mut self, bytes: &[u8], seen: &mut dyn FnMut(ChildEvent)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             if self.begun.len() + piece.len() > MAX_LINE {
@@ -313,10 +350,7 @@ impl Lines {
             return ChildEvent::Garbage(format!("a line of more than {MAX_LINE} bytes"));
         }
         let line = std::mem::take(&mut self.begun);
-        match Line::parse(&line) {
-            Ok(line) => ChildEvent::Line(Box::new(line)),
-            Err(error) => ChildEvent::Garbage(format!("{error}: {}", beginning(&line))),
-        }
+        (self.parse)(&line)
     }
 
     fn rest(&mut self) -> Option<ChildEvent> {
@@ -336,7 +370,7 @@ mod lines_tests {
     #[test]
     fn lines_come_in_pieces_and_garbage_is_told_from_them() {
         let mut said = Vec::new();
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(parse_line);
         let text = b"{\"version\":1,\"event\":\"watching\",\"entities\":3}\nnonsense\n{\"version\":1,\"event\":\"wat";
         for byte in text {
             lines.take(&[*byte], &mut |line| said.push(line));
@@ -352,7 +386,7 @@ mod lines_tests {
     #[test]
     fn a_line_without_an_end_takes_no_memory() {
         let mut said = Vec::new();
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(parse_line);
         for _ in 0..40 {
             lines.take(&vec![b'x'; 1 << 20], &mut |line| said.push(line));
             assert!(lines.begun.len() <= MAX_LINE);

@@ -33,6 +33,8 @@ use tokio::sync::mpsc;
 const SPOOL_LIMIT: u64 = 4 << 20;
 /// The capacity of the input queue.
 const INPUTS: usize = 16;
+/// The program for bundles.
+const FLEET: &str = "holo-fleet";
 
 type Outcome = Result<ExitCode, Box<dyn Error>>;
 
@@ -48,6 +50,9 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
             control::ask(&paths, &Request::Resume { by: user() }).map(|_| ExitCode::SUCCESS).map_err(Into::into)
         }
         Verb::CheckConfig(arguments) => check_config(&paths, arguments),
+        Verb::Bundle(BundleVerb::Show { json: false }) => ask_fleet(&["show"]),
+        Verb::Bundle(BundleVerb::Show { json: true }) => ask_fleet(&["show", "--json"]),
+        Verb::Bundle(BundleVerb::Rollback) => ask_fleet(&["rollback"]),
     };
     done.unwrap_or_else(|error| {
         say(Level::Error, format_args!("holo-agent: {error}"));
@@ -151,6 +156,16 @@ fn check_config(paths: &Paths, arguments: &CheckConfig) -> Outcome {
 }
 
 /// Prints a text. A closed pipe is not an error.
+/// Becomes the program that knows the bundles of this host, beside this one or in `PATH`.
+fn ask_fleet(command: &[&str]) -> Outcome {
+    let beside = env::current_exe().ok().map(|program| program.with_file_name(FLEET)).filter(|path| path.exists());
+    let error = holo_process::become_program(beside.unwrap_or_else(|| FLEET.into()), &[&["host"], command].concat());
+    if error.kind() == io::ErrorKind::NotFound {
+        return Err(format!("{FLEET} is not installed; install it to use bundles").into());
+    }
+    Err(format!("{FLEET}: {error}").into())
+}
+
 fn print(text: impl Display) -> io::Result<()> {
     match streams::write(Stream::Stdout, text.to_string().as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -216,6 +231,22 @@ pub(crate) enum Verb {
     Resume,
     /// Check the configuration for errors
     CheckConfig(CheckConfig),
+    /// Show the bundle of this host, or go back to the previous one
+    #[command(subcommand)]
+    Bundle(BundleVerb),
+}
+
+/// `holo-agent bundle`
+#[derive(Debug, Subcommand)]
+pub(crate) enum BundleVerb {
+    /// Show the bundle that is installed, and the previous one
+    Show {
+        /// Print a JSON value
+        #[arg(long)]
+        json: bool,
+    },
+    /// Install the previous bundle again
+    Rollback,
 }
 
 /// `holo-agent run`

@@ -51,6 +51,9 @@ pub struct Config {
     #[serde(deserialize_with = "absolute")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub textfile: Option<PathBuf>,
+    /// The fleet that the machine belongs to, as `holo-fleet` reads it.
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, serde_json::Value>>"))]
+    pub fleet: Option<serde_json::Map<String, serde_json::Value>>,
     /// The program to run; by default the `holo` in the agent's directory, or in `$PATH`.
     #[serde(deserialize_with = "absolute")]
     #[cfg_attr(test, schemars(with = "String"))]
@@ -101,6 +104,7 @@ impl Default for Config {
             defaults: Defaults::default(),
             metrics: None,
             textfile: None,
+            fleet: None,
             holo: None,
         }
     }

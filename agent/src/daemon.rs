@@ -3,6 +3,7 @@
 //! `step` does the work that is due, `hear` processes the output of children, and `take` processes external inputs. The
 //! modules below contain the rest: complete runs, the watch, known deviations, and the outlets for events and metrics.
 
+mod fleet;
 mod health;
 mod known;
 mod outlets;
@@ -21,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::request::{Answer, Request};
 use crate::service::{self, Level, say};
 use crate::spool;
+use fleet::Fleet;
 use health::HealthRounds;
 use holo_definitions::DocumentError;
 use holo_schedule::{Schedule, is_open, next_change};
@@ -68,6 +70,7 @@ pub struct Daemon<'a> {
     window: Window,
     watch: Watch,
     health: HealthRounds,
+    fleet: Fleet,
     known: Known,
     last: LastRuns,
     outlets: Outlets<'a>,
@@ -115,6 +118,7 @@ impl<'a> Daemon<'a> {
             window,
             watch: Watch::default(),
             health: HealthRounds::default(),
+            fleet: Fleet::default(),
             known: Known::default(),
             last,
             outlets: Outlets::new(sink, metrics),
@@ -174,6 +178,7 @@ impl<'a> Daemon<'a> {
             && self.catch_up.is_none()
             && !self.watch.is_running()
             && !self.health.is_running()
+            && !self.fleet.is_running()
     }
 
     /// Does the work that is due.
@@ -183,6 +188,7 @@ impl<'a> Daemon<'a> {
         self.outlets.end_storms(self.clock.now(), false);
         self.end_pause_if_over();
         self.health.kill_if_late(now);
+        self.look_after_fleet(now);
         if self.window.is_over(now) {
             self.look_at_window(now);
         }
@@ -262,6 +268,8 @@ impl<'a> Daemon<'a> {
             self.hear_run(said);
         } else if self.health.is(id) {
             self.hear_health(said);
+        } else if self.fleet.is(id) {
+            self.hear_fleet(said);
         }
     }
 
@@ -284,11 +292,27 @@ impl<'a> Daemon<'a> {
         let next_run = (is_free && !self.watch.is_ending()).then_some(self.next_run);
         let catch_up = self.catch_up.as_ref().and_then(CatchUp::next_wake);
         let health = self.health.next_wake(is_free && !self.watch.is_ending());
-        [run, watch, health, next_run, catch_up, self.outlets.next_wake(), self.window.until(), self.end_of_pause()]
-            .into_iter()
-            .flatten()
-            .min()
+        let fleet = self.fleet.next_wake(self.config.fleet.is_some() && !self.is_stopping);
+        [
+            run,
+            watch,
+            health,
+            fleet,
+            next_run,
+            catch_up,
+            self.outlets.next_wake(),
+            self.window.until(),
+            self.end_of_pause(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
+}
+
+/// Logs output of a child that is not what it should be.
+fn unexpected(text: &str) {
+    say(Level::Warning, format_args!("unexpected output: {text}"));
 }
 
 /// The last runs, the pause, and the file in which they survive a restart.

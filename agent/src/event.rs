@@ -151,8 +151,64 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The connection to a fleet has changed.
+    Fleet {
+        /// What happened.
+        state: FleetState,
+        /// The reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A bundle was fetched, installed or refused.
+    Bundle(BundleEvent),
     /// Earlier events, of which only the numbers are kept.
     Merged(Counts),
+}
+
+/// What has happened to the connection to a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum FleetState {
+    /// It was established.
+    Connected,
+    /// It was lost, or cannot be established.
+    Disconnected,
+    /// Another machine has the name of this one, or has tried to use it.
+    NameRefused,
+    /// This machine uses a name that another one had before.
+    NameTaken,
+}
+
+/// What has happened to a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct BundleEvent {
+    /// What happened.
+    pub state: BundleState,
+    /// The name of the bundle.
+    pub name: String,
+    /// Its version. `version` is that of the agent.
+    #[serde(rename = "bundle_version")]
+    pub version: String,
+    /// The SHA-256 of its file.
+    pub digest: String,
+    /// The reason for which it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What has happened to a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BundleState {
+    /// It was fetched and verified.
+    Fetched,
+    /// Its files were installed; they are applied next.
+    Installed,
+    /// It was not installed.
+    Refused,
 }
 
 /// An invalid definition.
@@ -398,6 +454,8 @@ impl Counts {
             What::Paused(_) => add("paused", 1),
             What::Resumed { .. } => add("resumed", 1),
             What::Watch { .. } => add("watch", 1),
+            What::Fleet { .. } => add("fleet", 1),
+            What::Bundle(_) => add("bundle", 1),
             what => what.of_entity().iter().for_each(|(kind, _)| add(kind, 1)),
         }
     }
@@ -443,6 +501,16 @@ mod tests {
         pid: u32,
         /// The name of its command, unless the process had already ended.
         command: Option<String>,
+    }
+
+    #[test]
+    fn an_event_of_a_bundle_is_read_as_it_was_written() {
+        let [name, version, digest] = ["web", "1.0", "0a8c"].map(str::to_owned);
+        let bundle = BundleEvent { state: BundleState::Installed, name, version, digest, reason: None };
+        let what = What::Bundle(bundle);
+        let event = Event { header: Header::new(Timestamp::UNIX_EPOCH, 1), id: "x".to_owned(), what };
+        let written = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), event);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The status of the agent and of the machine, also as a text for people.
 
-use crate::event::{DefinitionError, Event, Header, Pause, RunEvent, Storm, WatchState, What};
+use crate::event::{
+    BundleEvent, BundleState, DefinitionError, Event, FleetState, Header, Pause, RunEvent, Storm, WatchState, What,
+};
 use crate::metrics::state_name;
 use holo_events::{HealthState, Writer};
 use jiff::Timestamp;
@@ -61,7 +63,7 @@ impl Display for Status {
             let ok = self.health.values().filter(|health| health.state == HealthState::Ok).count();
             writeln!(f, "    health {ok} of {} ok", self.health.len())?;
         }
-        writeln!(f, "connection none")?;
+        writeln!(f, "connection {}", self.connection.name())?;
         let of_kind = |kind| self.drifted.iter().filter(move |(_, trouble)| trouble.kind == kind);
         for (heading, kind) in
             [("drifted", TroubleKind::Drifted), ("edited", TroubleKind::Edited), ("refused", TroubleKind::Refused)]
@@ -135,6 +137,29 @@ pub(crate) fn of_watch(state: WatchState, reason: Option<&str>) -> String {
     reason.map_or_else(|| words.to_owned(), |reason| format!("{words}: {reason}"))
 }
 
+/// Describes a change of the connection to a fleet.
+pub(crate) fn of_fleet(state: FleetState, reason: Option<&str>) -> String {
+    let words = match state {
+        FleetState::Connected => "connected to the fleet",
+        FleetState::Disconnected => "not connected to the fleet",
+        FleetState::NameRefused => "a name was refused",
+        FleetState::NameTaken => "a name was taken over",
+    };
+    reason.map_or_else(|| words.to_owned(), |reason| format!("{words}: {reason}"))
+}
+
+/// Describes what has happened to a bundle.
+pub(crate) fn of_bundle(bundle: &BundleEvent) -> String {
+    let BundleEvent { state, name, version, reason, .. } = bundle;
+    let words = match state {
+        BundleState::Fetched => "was fetched",
+        BundleState::Installed => "was installed",
+        BundleState::Refused => "was refused",
+    };
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("bundle {name}@{version} {words}{reason}")
+}
+
 /// Returns the reason and the writing process in brackets, if known.
 pub(crate) fn cause(reason: Option<&str>, writer: Option<&Writer<'_>>) -> String {
     let writer = writer.map(|writer| format!("written by {writer}"));
@@ -169,6 +194,8 @@ impl Display for Event {
             }
             What::Paused(pause) => write!(f, "paused {pause}"),
             What::Resumed { by } => f.write_str(&resumed(by.as_deref())),
+            What::Fleet { state, reason } => f.write_str(&of_fleet(*state, reason.as_deref())),
+            What::Bundle(bundle) => f.write_str(&of_bundle(bundle)),
             What::Merged(counts) => write!(f, "{} earlier events", counts.total()),
         }
     }
@@ -271,6 +298,20 @@ pub enum Doing {
 pub enum Connection {
     /// No connection is configured.
     None,
+    /// The server is connected.
+    Connected,
+    /// The server cannot be reached, or refuses this host.
+    Disconnected,
+}
+
+impl Connection {
+    fn name(self) -> &'static str {
+        match self {
+            Connection::None => "none",
+            Connection::Connected => "connected",
+            Connection::Disconnected => "disconnected",
+        }
+    }
 }
 
 /// The health of an entity.

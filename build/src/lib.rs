@@ -54,7 +54,7 @@ enum Failure {
     #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
-    Check(#[from] check::CheckError),
+    Check(#[from] check::PackageCheckError),
 }
 
 /// Runs the command line and returns the exit code.
@@ -94,9 +94,9 @@ fn build(cli: &Cli) -> Result<ExitCode, Failure> {
         return print(&package.file_name());
     }
     if !cli.no_check {
-        let holo = check::find_holo();
+        let holo = holo_check::find_holo();
         if holo.is_none() && cli.check {
-            return Err(check::CheckError::NoHolo.into());
+            return Err(check::PackageCheckError::NoHolo.into());
         }
         let findings = holo.map(|holo| check::check(&package, &name, &holo, &root)).transpose()?.unwrap_or_default();
         report(&findings);

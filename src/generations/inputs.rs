@@ -22,7 +22,8 @@ const GENERATORS: &str = "usr/share/holo/generators";
 /// The parents of the plugins' resource directories.
 const RESOURCES: [&str; 2] = ["etc/holo/resources", "usr/share/holo"];
 /// The files and directories that the dispatcher and templates read; both follow symlinks.
-const FOLLOWED: [&str; 5] = ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
+const FOLLOWED: [&str; 6] =
+    ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "etc/holo/fleet-data", "usr/share/holo/data"];
 
 /// Returns the paths of the configuration, data and facts in use.
 pub fn followed(root: &Root) -> impl Iterator<Item = PathBuf> {

@@ -99,6 +99,12 @@ const COMMANDS: &[(&str, Form)] = &[
     ("holo-agent check-config \"$h\"", Text),
     ("holo-build \"$h\"", Text),
     ("holo-build --no-check <hostile", Encoded),
+    ("holo-fleet \"$h\"", Encoded),
+    ("holo-fleet bundle build \"$h\"", Text),
+    ("holo-fleet bundle verify \"$h\"", Text),
+    ("holo-fleet bundle build --name \"$h\" .", Encoded),
+    ("holo-fleet host install --allow-unsigned hostile", Encoded),
+    ("holo-fleet host show \"$h\"", Encoded),
     ("holo-probe \"$h\"", Encoded),
     (
         "HOLO_API_VERSION=4 HOLO_RESOURCE_DIR=usr/share/holo/files HOLO_STATE_DIR=tmp HOLO_CACHE_DIR=tmp holo-files scan",
@@ -155,7 +161,8 @@ fn is_harmless(shown: &BString) -> bool {
 }
 
 fn hostile_bytes() {
-    let programs = ["holo", "holo-secret", "holo-agent", "holo-build", "holo-probe", "holo-files"].map(built);
+    let programs =
+        ["holo", "holo-secret", "holo-agent", "holo-build", "holo-fleet", "holo-probe", "holo-files"].map(built);
     let folder = programs.iter().find_map(|program| program.parent()).unwrap().display();
     // Each has its own root, so that every command finds the same state in both.
     let outputs = |command: &str| -> Vec<BString> {

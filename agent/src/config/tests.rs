@@ -21,8 +21,10 @@ fn every_key_is_read() {
     let config = load(
         "interval = \"10m\"\nwatch = false\nhealth_interval = \"20s\"\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
          textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n\
-         [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n[defaults]\non_edit = \"overwrite\"\n",
+         [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n[defaults]\non_edit = \"overwrite\"\n\
+         [fleet]\nurl = [\"tls://a\", \"tls://b\"]\nchannel = \"web\"\n",
     );
+    let fleet = serde_json::json!({ "url": ["tls://a", "tls://b"], "channel": "web" });
     let expected = Config {
         interval: Duration::from_secs(600),
         health_interval: Duration::from_secs(20),
@@ -33,6 +35,7 @@ fn every_key_is_read() {
         defaults: Defaults { on_edit: OnEdit::Overwrite },
         metrics: Some("[::1]:9189".parse().unwrap()),
         textfile: Some("/var/lib/node_exporter/holo.prom".into()),
+        fleet: fleet.as_object().cloned(),
         holo: Some("/opt/holo".into()),
     };
     assert_eq!(config.unwrap(), expected);

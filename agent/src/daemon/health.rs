@@ -4,7 +4,7 @@
 //! After each complete run, all entities are checked, then only those with health checks. If there are none, the next
 //! round is after the next complete run.
 
-use super::Daemon;
+use super::{Daemon, unexpected};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
 use crate::service::{Level, say};
@@ -190,7 +190,8 @@ impl Daemon<'_> {
     pub(super) fn hear_health(&mut self, said: ChildEvent) {
         match said {
             ChildEvent::Line(line) => self.health.round.iter_mut().for_each(|round| round.hear(&line)),
-            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo health: {text}")),
+            ChildEvent::News(_) => {}
+            ChildEvent::Garbage(text) => unexpected(&text),
             ChildEvent::Ended(ended) => {
                 if let Some(round) = self.health.round.take().filter(|round| !round.is_abandoned) {
                     self.finish_health_round(round, &ended);

@@ -2,9 +2,9 @@
 
 use super::storms::Storms;
 use crate::config::Config;
-use crate::event::{Event, EventSink, Header, WatchState, What};
+use crate::event::{BundleState, Event, EventSink, FleetState, Header, WatchState, What};
 use crate::metrics::{Endpoint, Metrics, state_name};
-use crate::report::{cause, definition_error, in_storm, of_watch, resumed};
+use crate::report::{cause, definition_error, in_storm, of_bundle, of_fleet, of_watch, resumed};
 use crate::service::{Level, say};
 use crate::spool;
 use holo_events::HealthState;
@@ -198,6 +198,14 @@ fn announce(what: &What) {
         What::Resumed { by } => say(Level::Info, resumed(by.as_deref())),
         What::Watch { state: WatchState::Restarted, reason } => {
             say(Level::Info, of_watch(WatchState::Restarted, reason.as_deref()));
+        }
+        What::Fleet { state: FleetState::Connected, reason } => {
+            say(Level::Info, of_fleet(FleetState::Connected, reason.as_deref()));
+        }
+        What::Fleet { state, reason } => say(Level::Warning, of_fleet(*state, reason.as_deref())),
+        What::Bundle(bundle) => {
+            let level = if bundle.state == BundleState::Refused { Level::Error } else { Level::Info };
+            say(level, of_bundle(bundle));
         }
         What::Run(_) | What::Watch { .. } | What::Merged(_) => {}
     }

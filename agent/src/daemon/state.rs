@@ -4,7 +4,7 @@ use super::whole_runs::CatchUp;
 use super::{Daemon, Input};
 use crate::config::Mode;
 use crate::event::Header;
-use crate::report::{Connection, Doing, Status, StatusKind};
+use crate::report::{Doing, Status, StatusKind};
 use crate::service::{self, Level, say};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
@@ -60,7 +60,7 @@ impl Daemon<'_> {
             drifted: self.known.drifted.clone(),
             failed: self.known.failed.clone(),
             health: self.known.health.clone(),
-            connection: Connection::None,
+            connection: self.fleet.connection(self.config.fleet.is_some()),
             config_error: self.config_error.clone().or_else(endpoint_error),
             watch_error: self.watch.error().filter(|_| self.config.watch).map(str::to_owned),
             spool_error: self.outlets.spool_error().map(str::to_owned),
@@ -83,6 +83,7 @@ impl Daemon<'_> {
                 self.catch_up.iter().for_each(CatchUp::end);
                 self.watch.end(now);
                 self.health.abandon(now);
+                self.fleet.end(now);
             }
             Input::Request(request, answer) => self.meet(request, answer),
         }

@@ -1,6 +1,6 @@
 //! The watch: its start and end, signs of life, retries, and the runs that it is asked for.
 
-use super::{Daemon, TIME_TO_END};
+use super::{Daemon, TIME_TO_END, unexpected};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
 use crate::config::OnEdit;
@@ -303,7 +303,8 @@ impl Daemon<'_> {
                     }
                 }
             }
-            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo watch: {text}")),
+            ChildEvent::News(_) => {}
+            ChildEvent::Garbage(text) => unexpected(&text),
             ChildEvent::Ended(ended) => {
                 let is_asked = asked.is_some();
                 asked.into_iter().for_each(|run| run.error = self.watch.hung().map(str::to_owned));

@@ -1,7 +1,7 @@
 //! The start and end of runs, of all entities or critical ones, and of those that a previous agent has started.
 
 use super::run::{self, CurrentRun};
-use super::{Daemon, Task};
+use super::{Daemon, Task, unexpected};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, TRIGGER};
 use crate::event::{RunEvent, RunResult, What};
@@ -65,7 +65,8 @@ impl Daemon<'_> {
     pub(super) fn hear_run(&mut self, said: ChildEvent) {
         match said {
             ChildEvent::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
-            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo: {text}")),
+            ChildEvent::News(_) => {}
+            ChildEvent::Garbage(text) => unexpected(&text),
             ChildEvent::Ended(ended) => self.end_run(&ended),
         }
     }
@@ -141,7 +142,8 @@ impl Daemon<'_> {
     pub(super) fn hear_history(&mut self, said: ChildEvent) {
         match said {
             ChildEvent::Line(line) => self.catch_up.iter_mut().for_each(|catch_up| catch_up.hear(&line)),
-            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo history: {text}")),
+            ChildEvent::News(_) => {}
+            ChildEvent::Garbage(text) => unexpected(&text),
             ChildEvent::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
                 Some(runs) => self.caught_up(runs),
                 // The run is in progress, and holds the lock.

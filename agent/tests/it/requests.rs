@@ -1,7 +1,9 @@
 //! Tests of `run-now`, `pause` and `resume`.
 
 use crate::harness::{Agent, events, kinds, program, root};
-use holo_testing::{ScratchRoot, trial_of};
+use holo_process::Program;
+use holo_testing::binaries::built;
+use holo_testing::{ScratchRoot, copy_program, trial_of};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::json;
@@ -17,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a pause with an end resumes by itself", pause_with_end),
         case("what is fought over is left alone, whoever repairs it, until resume", fights),
         case("a command without guards runs once in each interval", acts_once),
+        case("bundles are shown and rolled back by holo-fleet, if it is installed", bundles),
         case("a pause needs a reason, and a period that is not 0", wrong_pauses),
     ]
 }
@@ -187,6 +190,25 @@ fn pause_with_end() {
     agent.until_said("1 changed");
     assert!(root.read(textfile).to_string().contains("holo_agent_paused 0\n"), "{}", root.read(textfile));
     agent.stop();
+}
+
+fn bundles() {
+    let root = root("").dir("bin");
+    let agent = root.join("bin/holo-agent");
+    copy_program(built("holo-agent"), &agent);
+    let says = |path: &str, arguments: &[&str]| {
+        let output = Program::new(&agent).args(arguments).env("PATH", path).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.ended.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let missing = "holo-agent: holo-fleet is not installed; install it to use bundles\n".to_owned();
+    assert_eq!(says("/nonexistent", &["bundle", "show"]), (Some(1), missing));
+    root.write_script("other/holo-fleet", "#!/bin/sh\necho elsewhere \"$@\"\n");
+    let other = root.join("other").display().to_string();
+    assert_eq!(says(&other, &["bundle", "rollback"]), (Some(0), "elsewhere host rollback\n".to_owned()));
+    root.write_script("bin/holo-fleet", "#!/bin/sh\necho beside \"$@\"\nexit 3\n");
+    assert_eq!(says(&other, &["bundle", "show", "--json"]), (Some(3), "beside host show --json\n".to_owned()));
+    assert_eq!(says(&other, &["bundle", "show"]), (Some(3), "beside host show\n".to_owned()));
 }
 
 fn wrong_pauses() {

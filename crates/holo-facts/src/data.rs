@@ -11,6 +11,7 @@ use crate::template::Templates;
 use constraints::{Constraint, VariableError};
 use hierarchy::Hierarchy;
 use holo_definitions::LocatedError;
+use holo_process::words::reason;
 use holo_system::Root;
 use merge::Merged;
 use secrets::{hidden, look_alike};
@@ -23,6 +24,10 @@ pub(crate) use secrets::{Secrets, is_encrypted};
 
 /// The data directories in order of precedence, highest first: that of the machine, and that of packages.
 const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
+
+/// The directory of the layers that the machine's fleet has for it, which are more specific than all others. Their order is
+/// that of their names.
+const FLEET: &str = "etc/holo/fleet-data";
 
 /// All data that applies to a machine.
 #[derive(Debug)]
@@ -68,6 +73,16 @@ pub struct Origin<'a> {
     pub over: Vec<(Standing<'a>, &'a Value)>,
 }
 
+/// Reads the file of a layer, which need not exist.
+fn layer(root: &Root, path: &Path, files: &mut Vec<Source>, tables: &mut Vec<Table>) -> Result<(), LocatedError> {
+    if let Some(content) = document::content(root, path)? {
+        let shown = root.shown(path);
+        tables.push(document::read(shown.display(), path, &content)?);
+        files.push(Source { path: shown, text: String::from_utf8(content).ok() });
+    }
+    Ok(())
+}
+
 impl Data {
     /// Reads the data of the system below the root. Facts are only gathered if the hierarchy uses them.
     ///
@@ -90,14 +105,14 @@ impl Data {
             files.push(Source { path: own.from.clone(), text: None });
             tables.push(own.table.clone());
         }
+        let of_fleet =
+            root.names(FLEET).map_err(|error| LocatedError::new(root.shown(FLEET).display(), reason(&error)))?;
+        for path in of_fleet.iter().map(|name| Path::new(FLEET).join(name)).filter(|path| document::is_document(path)) {
+            layer(&root, &path, &mut files, &mut tables)?;
+        }
         for directory in DIRECTORIES.map(Path::new) {
             for name in layers.iter().flat_map(|layer| document::KINDS.map(|kind| format!("{layer}.{kind}"))) {
-                let path = directory.join(name);
-                if let Some(content) = document::content(&root, &path)? {
-                    let shown = root.shown(&path);
-                    tables.push(document::read(shown.display(), &path, &content)?);
-                    files.push(Source { path: shown, text: String::from_utf8(content).ok() });
-                }
+                layer(&root, &directory.join(name), &mut files, &mut tables)?;
             }
         }
         let mut merged = merge::merge(tables, hierarchy.rules());

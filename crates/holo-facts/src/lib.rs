@@ -27,4 +27,4 @@ pub use document::{YamlError, from_toml, from_yaml, to_yaml};
 pub use facts::{Facts, Warning};
 pub use holo_definitions::{LocatedError, Rendered};
 pub use knowledge::{Knowledge, Renderer, is_template, shown};
-pub use template::{Expression, FunctionError, Templates};
+pub use template::{Expression, FunctionError, Templates, holds};

@@ -188,6 +188,14 @@ impl Templates {
     }
 }
 
+/// Returns the truth of an expression, as in `{% if %}`, over nothing but the names of a table.
+///
+/// # Errors
+/// If it is invalid, or refers to something else.
+pub fn holds(expression: &str, scope: &serde_json::Value) -> Result<bool, LocatedError> {
+    Templates::new().expression(expression)?.holds_for(scope)
+}
+
 /// The result of a template, up to a maximum size.
 struct Rendered(Vec<u8>);
 

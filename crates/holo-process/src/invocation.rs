@@ -1,6 +1,7 @@
 //! The internal commands of our own binary, the descriptors that it inherits, and its re-execution.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::{self};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
@@ -72,7 +73,7 @@ pub fn start_again(variable: &str, value: &str) -> io::Error {
 /// Replaces this process by a program, which is searched in `PATH`, with its environment and streams. Returns only if
 /// that fails.
 #[must_use]
-pub fn become_program(name: &str, arguments: &[&str]) -> io::Error {
+pub fn become_program(name: impl AsRef<OsStr>, arguments: &[&str]) -> io::Error {
     #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
     let mut command = Command::new(name);
     command.args(arguments).exec()

@@ -143,6 +143,14 @@ pub fn complain(line: impl Display) {
     let _ = write(Stream::Stderr, format!("{line}\n").as_bytes());
 }
 
+/// Shows a line at the place of the last one shown this way, if standard error is a terminal. An empty one removes it.
+pub fn show_progress(line: &str) {
+    let mut stderr = io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{}", visible(line));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,9 +164,22 @@ fn traced_dispatcher(
     what: Disturbance<'_>,
 ) -> (Run, Seen) {
     let holo = binaries::built("holo").display().to_string();
+    program_at(root, options, &[&[&*holo], arguments].concat(), call, number, what)
+}
+
+/// Runs a command line, and disturbs its program. The options are those of `strace`, such as `-f` for child processes.
+#[track_caller]
+pub fn program_at(
+    root: &ScratchRoot,
+    options: &[&str],
+    command: &[&str],
+    call: &str,
+    number: usize,
+    what: Disturbance<'_>,
+) -> (Run, Seen) {
     let strace = strace(root, call, number, what);
     let strace: Vec<&str> = strace.iter().map(String::as_str).collect();
-    let run = root.run("/usr/bin/strace", &[options, &strace, &[&*holo], arguments].concat());
+    let run = root.run("/usr/bin/strace", &[options, &strace, command].concat());
     (run, seen(root, what))
 }
 

@@ -121,7 +121,7 @@ fn programs(directory: &Path) {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     };
     fs::create_dir_all(directory).unwrap();
-    for name in ["holo-agent", "holo-build"] {
+    for name in ["holo-agent", "holo-build", "holo-fleet"] {
         let program = binaries::built(name);
         script(name, format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display()));
     }

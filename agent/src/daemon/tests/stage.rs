@@ -217,7 +217,7 @@ impl Launcher for Actors {
             is_noted,
         };
         let (time, mut lines, code) = match task {
-            Task::Watch { .. } => (self.watch, Vec::new(), 1),
+            Task::Watch { .. } | Task::Fleet => (self.watch, Vec::new(), 1),
             Task::History { .. } => {
                 (self.history_time, self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
             }

@@ -1,0 +1,184 @@
+//! `holo-fleet bundle push`, `list`, `show`, `delete` and `prune`: bundles on the server.
+
+use crate::bundle::Bundle;
+use crate::error::FleetError;
+use crate::names::Label;
+use crate::published::Published;
+use crate::session::{Session, local, print, print_columns, print_json};
+use clap::Args;
+use holo_process::streams;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// `holo-fleet bundle push`
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// The bundle; its signature in FILE.sig is published with it
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// `holo-fleet bundle list`
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `holo-fleet bundle show` and `delete`
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// The bundle: NAME@VERSION, NAME for the last published one, or the beginning of a digest
+    #[arg(value_name = "BUNDLE")]
+    bundle: String,
+}
+
+/// `holo-fleet bundle show`
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    one: One,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `holo-fleet bundle prune`
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// The number of versions of each bundle to keep, besides those that channels use
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    keep: usize,
+}
+
+/// A line of `holo-fleet bundle list --json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line {
+    name: Label,
+    version: String,
+    /// The SHA-256 of its file.
+    digest: String,
+    /// The size of its file in bytes.
+    size: u64,
+    /// When it was published, in UTC.
+    #[cfg_attr(test, schemars(with = "String"))]
+    published: Timestamp,
+    /// True if there is a signature.
+    signed: bool,
+    /// The channels that use it.
+    channels: BTreeSet<Label>,
+}
+
+pub(crate) async fn push(arguments: &Push, session: &Session) -> Result<ExitCode, FleetError> {
+    let file = &arguments.file;
+    // What hosts would refuse is not worth publishing, as far as this machine knows whose signatures they accept.
+    let bundle = Bundle::open(file, &session.signers(), true).map_err(|error| FleetError(error.to_string()))?;
+    if bundle.signature().is_none() {
+        let file = file.display();
+        streams::complain(format_args!("{file} is not signed: only hosts with allow_unsigned = true install it"));
+    }
+    let id = bundle.id();
+    let words = if session.store.publish(&bundle).await? { "published" } else { "was published before" };
+    print(format_args!("{id} {words} ({:.12})", id.digest))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn lines(session: &Session, bundles: Vec<Published>) -> Result<Vec<Line>, FleetError> {
+    let used = session.store.used_bundles().await?;
+    let line = |bundle: Published| {
+        let channels = used.iter().filter(|(id, _)| id.digest == bundle.id.digest).map(|(_, channel)| channel.clone());
+        Line {
+            channels: channels.collect(),
+            signed: bundle.signature.is_some(),
+            name: bundle.id.name,
+            version: bundle.id.version,
+            digest: bundle.id.digest,
+            size: bundle.size,
+            published: bundle.time,
+        }
+    };
+    Ok(bundles.into_iter().map(line).collect())
+}
+
+fn cells(line: &Line) -> Vec<String> {
+    let channels: Vec<&str> = line.channels.iter().map(Label::as_str).collect();
+    vec![
+        format!("{}@{}", line.name, line.version),
+        format!("{:.12}", line.digest),
+        format!("{} bytes", line.size),
+        local(line.published),
+        if line.signed { "signed" } else { "unsigned" }.to_owned(),
+        channels.join(", "),
+    ]
+}
+
+pub(crate) async fn list(arguments: &List, session: &Session) -> Result<ExitCode, FleetError> {
+    let lines = lines(session, session.store.published().await?).await?;
+    if arguments.json {
+        lines.iter().try_for_each(print_json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if lines.is_empty() {
+        print("no bundles; publish one with: holo-fleet bundle push FILE")?;
+    }
+    print_columns(&lines.iter().map(cells).collect::<Vec<_>>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn show(arguments: &Show, session: &Session) -> Result<ExitCode, FleetError> {
+    let bundle = session.store.find_bundle(&arguments.one.bundle).await?;
+    for line in lines(session, vec![bundle]).await? {
+        if arguments.json {
+            print_json(&line)?;
+            continue;
+        }
+        let channels: Vec<&str> = line.channels.iter().map(Label::as_str).collect();
+        print(format_args!("    bundle {}@{}", line.name, line.version))?;
+        print(format_args!("    digest {}", line.digest))?;
+        print(format_args!("      size {} bytes", line.size))?;
+        print(format_args!(
+            " published {}, {}",
+            local(line.published),
+            if line.signed { "signed" } else { "unsigned" }
+        ))?;
+        print(format_args!(
+            "  channels {}",
+            if channels.is_empty() { "none".to_owned() } else { channels.join(", ") }
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn delete(arguments: &One, session: &Session) -> Result<ExitCode, FleetError> {
+    let bundle = session.store.find_bundle(&arguments.bundle).await?;
+    let used = session.store.used_bundles().await?;
+    if let Some((id, channel)) = used.iter().find(|(id, _)| *id == bundle.id) {
+        return Err(FleetError(format!("{id} is in use: channel {channel} runs it, or can return to it")));
+    }
+    session.store.unpublish(&bundle.id).await?;
+    print(format_args!("{} deleted", bundle.id))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes old versions of bundles that no channel uses.
+pub(crate) async fn prune(arguments: &Prune, session: &Session) -> Result<ExitCode, FleetError> {
+    let used: BTreeSet<String> = session.store.used_bundles().await?.into_iter().map(|(id, _)| id.digest).collect();
+    let mut of_name: Option<(Label, usize)> = None;
+    for bundle in session.store.published().await? {
+        let number = match &of_name {
+            Some((name, number)) if *name == bundle.id.name => number + 1,
+            _ => 1,
+        };
+        of_name = Some((bundle.id.name.clone(), number));
+        if number > arguments.keep && !used.contains(&bundle.id.digest) {
+            session.store.unpublish(&bundle.id).await?;
+            print(format_args!("{} deleted", bundle.id))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

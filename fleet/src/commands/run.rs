@@ -1,0 +1,116 @@
+//! `holo-fleet run`: asks hosts to check, show differences, or apply.
+
+use crate::channel::select;
+use crate::config::Operation;
+use crate::error::FleetError;
+use crate::host::requests::{Answer, Request, subject};
+use crate::session::{Session, print, print_json};
+use clap::Args;
+use futures_util::StreamExt;
+use holo_definitions::readers;
+use holo_process::streams;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// `holo-fleet run`
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The hosts, as an expression, such as 'channel == "web"'
+    #[arg(long, value_name = "EXPR")]
+    hosts: String,
+    /// What they are asked for
+    #[arg(value_name = "OPERATION")]
+    operation: Operation,
+    /// The entities [default: all]
+    #[arg(value_name = "SELECTOR")]
+    selectors: Vec<String>,
+    /// The time to wait for answers
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = period)]
+    deadline: Duration,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn period(text: &str) -> Result<Duration, ValueError> {
+    readers::interval(text.into_deserializer()).map(Option::unwrap_or_default)
+}
+
+pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {
+    let about = |error: &dyn std::fmt::Display| FleetError::about("run", error);
+    let hosts = session.store.hosts().await?;
+    let selected = select(Some(&arguments.hosts), &hosts)?;
+    if selected.is_empty() {
+        return Err(FleetError(format!("no host matches {:?}; look at: holo-fleet hosts", arguments.hosts)));
+    }
+    let client = &session.store.client;
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| about(&error))?;
+    let request =
+        serde_json::to_vec(&Request { selectors: arguments.selectors.clone() }).map_err(|error| about(&error))?;
+    let mut missing = BTreeSet::new();
+    for seen in selected {
+        let host = &seen.report.host;
+        let subject = subject(&host.token(), arguments.operation);
+        let sent = client.publish_with_reply(subject, inbox.clone(), request.clone().into()).await;
+        sent.map_err(|error| about(&error))?;
+        missing.insert(host.to_string());
+    }
+    let (total, deadline) = (missing.len(), Instant::now() + arguments.deadline);
+    let mut is_well = true;
+    while !missing.is_empty() {
+        streams::show_progress(&bar(total - missing.len(), total));
+        let Ok(Some(message)) = timeout_at(deadline, answers.next()).await else { break };
+        // Nobody listens: the host, or the server itself, says so.
+        let Ok(answer) = serde_json::from_slice::<Answer>(&message.payload) else { continue };
+        if !missing.remove(&answer.host) {
+            continue;
+        }
+        // `diff` ends with 1 if there are differences, and `check` with 3 if something is pending.
+        is_well &=
+            answer.error.is_none() && answer.exit_code.is_some_and(|code| is_expected(arguments.operation, code));
+        streams::show_progress("");
+        if arguments.json {
+            print_json(&answer)?;
+        } else {
+            show(&answer)?;
+        }
+    }
+    streams::show_progress("");
+    for host in &missing {
+        is_well = false;
+        if arguments.json {
+            let error = Some("no answer".to_owned());
+            print_json(&Answer { host: host.clone(), exit_code: None, output: String::new(), error })?;
+        } else {
+            streams::complain(format_args!("{host}: no answer"));
+        }
+    }
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_expected(operation: Operation, code: i32) -> bool {
+    match operation {
+        Operation::Check => code == 0 || code == 3,
+        Operation::Diff | Operation::Apply => code == 0,
+    }
+}
+
+/// Returns a bar that shows how many hosts have answered.
+fn bar(done: usize, total: usize) -> String {
+    const WIDTH: usize = 30;
+    let full = done * WIDTH / total.max(1);
+    format!("[{}{}] {done} of {total} hosts", "#".repeat(full), " ".repeat(WIDTH - full))
+}
+
+fn show(answer: &Answer) -> Result<(), FleetError> {
+    let code =
+        answer.exit_code.filter(|code| *code != 0).map(|code| format!(" (exit code {code})")).unwrap_or_default();
+    print(format_args!("== {}{code}", answer.host))?;
+    answer.output.lines().try_for_each(print)?;
+    answer.error.iter().try_for_each(|error| print(format_args!("{error}")))
+}

@@ -1,0 +1,216 @@
+//! The bundle that a host is to run: what the channel says, what is installed, and what is between them.
+
+use super::agent::{Agent, waiting};
+use super::memory::Memory;
+use super::{BundleState, News, outcome, say};
+use crate::bundle::{self, Bundle, BundleError};
+use crate::channel::{progress_key, rank};
+use crate::config::{HostConfig, Root};
+use crate::error::FleetError;
+use crate::names::BundleId;
+use crate::names::Label;
+use crate::record::Signed;
+use crate::report::{HostReport, Outcome};
+use crate::rollout::ChannelRecord;
+use crate::rollout::{Progress, wanted};
+use crate::signing::{Namespace, Signers};
+use crate::store::{CHANNELS, Store};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The pause before a bundle that could not be fetched is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// The bundle that a host is to run.
+pub(super) struct Target {
+    root: Root,
+    channel: Option<Label>,
+    signers: Signers,
+    wanted: Option<BundleId>,
+    installed: Option<BundleId>,
+    /// What cannot be installed, and why.
+    refused: Option<(BundleId, String)>,
+    /// Why the channel is not followed at present.
+    error: Option<String>,
+    /// The time at which the bundle was installed, or the data has changed.
+    since: Option<Timestamp>,
+    must_run: bool,
+    /// The time before which nothing is tried again.
+    not_before: Option<Instant>,
+    /// Tells that a run has ended.
+    runs: watch::Sender<()>,
+    ended: watch::Receiver<()>,
+}
+
+impl Target {
+    pub(super) fn new(root: &Root, config: &HostConfig) -> Result<Target, FleetError> {
+        let (runs, ended) = watch::channel(());
+        // An installation that was interrupted is finished first.
+        let resumed = bundle::resume(root).map_err(|error| FleetError(error.to_string()))?;
+        Ok(Target {
+            root: root.clone(),
+            channel: config.channel.clone(),
+            signers: Signers::new(root.allowed_signers()),
+            wanted: None,
+            installed: resumed.installed.map(|installed| installed.id()),
+            refused: None,
+            error: None,
+            since: None,
+            must_run: false,
+            not_before: None,
+            runs,
+            ended,
+        })
+    }
+
+    pub(super) fn installed(&self) -> Option<BundleId> {
+        self.installed.clone()
+    }
+
+    pub(super) fn refused(&self) -> Option<BundleId> {
+        self.refused.as_ref().map(|(bundle, _)| bundle.clone())
+    }
+
+    /// Requests a complete run.
+    pub(super) fn run_again(&mut self) {
+        self.must_run = true;
+    }
+
+    /// Fetches what the channel says, and decides what this host is to run.
+    pub(super) async fn sync(
+        &mut self,
+        store: &Store,
+        memory: &mut Memory,
+        host: &HostReport,
+    ) -> Result<(), FleetError> {
+        let Some(channel) = self.channel.clone() else { return Ok(()) };
+        let bucket = store.bucket(CHANNELS).await?;
+        let Some(kept) = bucket.get(channel.as_str()).await? else { return Ok(()) };
+        let accepted = self.accept(&channel, &kept.value, memory);
+        let record = match accepted {
+            Ok(record) => record,
+            Err(error) => {
+                // What is installed stays.
+                let error = error.to_string();
+                if self.error.as_ref() != Some(&error) {
+                    holo_process::streams::complain(format_args!("holo-fleet: {error}"));
+                }
+                (self.wanted, self.error) = (None, Some(error));
+                return Ok(());
+            }
+        };
+        self.error = None;
+        let progress = bucket.get(&progress_key(&channel)).await?;
+        let progress: Option<Progress> = progress.and_then(|kept| serde_json::from_slice(&kept.value).ok());
+        let rank = rank(&record.rollout.id, record.rollout.first.as_deref(), host);
+        let wanted = wanted(&record, progress.as_ref(), rank, self.installed.is_some()).cloned();
+        if wanted != self.wanted {
+            self.not_before = None;
+            self.wanted = wanted;
+        }
+        Ok(())
+    }
+
+    fn accept(&self, channel: &Label, stored: &[u8], memory: &mut Memory) -> Result<ChannelRecord, FleetError> {
+        let about = |error: FleetError| FleetError::about(format!("channel {channel}"), error);
+        let record: ChannelRecord = Signed::open(stored, Namespace::Channel, &self.signers).map_err(about)?;
+        if record.channel != *channel {
+            return Err(about(FleetError(format!("the server has the record of channel {} there", record.channel))));
+        }
+        memory.accept_channel(channel.as_str(), record.serial).map_err(about)?;
+        Ok(record)
+    }
+
+    /// Returns true if there is something to do, and the agent makes changes.
+    pub(super) fn is_due(&self, status: &Value) -> bool {
+        let is_refused = |wanted: &BundleId| self.refused.as_ref().is_some_and(|(refused, _)| refused == wanted);
+        let is_new =
+            self.wanted.as_ref().is_some_and(|wanted| self.installed.as_ref() != Some(wanted) && !is_refused(wanted));
+        let is_time = self.not_before.is_none_or(|time| time <= Instant::now());
+        (is_new || self.must_run) && is_time && waiting(status).is_none()
+    }
+
+    /// Installs the bundle, and has it applied.
+    pub(super) async fn pursue(&mut self, store: &Store, config: &HostConfig, agent: &Agent) {
+        self.not_before = Some(Instant::now() + RETRY);
+        if let Some(wanted) = self.wanted.clone().filter(|wanted| self.installed.as_ref() != Some(wanted)) {
+            match self.install(&wanted, store, config).await {
+                Ok(()) => {
+                    (self.installed, self.refused) = (Some(wanted), None);
+                    self.must_run = true;
+                }
+                Err(Failure::Fetch(error)) => {
+                    holo_process::streams::complain(format_args!("holo-fleet: {error}"));
+                    self.error = Some(error.to_string());
+                    return;
+                }
+                Err(Failure::Refuse(error)) => {
+                    tell(BundleState::Refused, &wanted, Some(error.to_string()));
+                    self.refused = Some((wanted, error.to_string()));
+                    return;
+                }
+            }
+        }
+        if std::mem::take(&mut self.must_run) {
+            self.since = Some(Timestamp::now());
+            let (agent, runs) = (agent.clone(), self.runs.clone());
+            tokio::spawn(async move {
+                if let Err(error) = agent.run_now().await {
+                    holo_process::streams::complain(format_args!("holo-fleet: {error}"));
+                }
+                let _ = runs.send(());
+            });
+        }
+    }
+
+    /// Waits until a run has ended that was requested here.
+    pub(super) async fn has_run(&mut self) {
+        // The sender is here, so that this does not fail.
+        let _ = self.ended.changed().await;
+    }
+
+    async fn install(&self, wanted: &BundleId, store: &Store, config: &HostConfig) -> Result<(), Failure> {
+        let (bytes, signature) = store.fetch(&wanted.digest).await.map_err(Failure::Fetch)?;
+        let refuse = |error: BundleError| Failure::Refuse(FleetError(error.to_string()));
+        let shown = Path::new(&wanted.digest);
+        let bundle = Bundle::verified(shown, bytes, signature, &self.signers, config.allow_unsigned).map_err(refuse)?;
+        if bundle.id() != *wanted {
+            return Err(Failure::Refuse(FleetError(format!("the server has {} instead of it", bundle.id()))));
+        }
+        tell(BundleState::Fetched, wanted, None);
+        bundle::install(&bundle, &self.root).map_err(refuse)?;
+        tell(BundleState::Installed, wanted, None);
+        Ok(())
+    }
+
+    /// Returns the result of the last complete run since there was a reason for one, and what is wrong.
+    pub(super) fn outcome(&self, status: &Value) -> (Option<Outcome>, Option<String>) {
+        if let Some((bundle, reason)) = &self.refused {
+            return (Some(Outcome::Refused), Some(format!("{bundle}: {reason}")));
+        }
+        let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str);
+        let began = text("/last/began").and_then(|time| time.parse::<Timestamp>().ok());
+        let is_current = began.is_some_and(|began| self.since.is_none_or(|since| began >= since));
+        let result = text("/last/result").filter(|_| is_current).map(outcome);
+        let error = text("/last/error").filter(|_| is_current).map(str::to_owned);
+        let silent = status.is_null().then(|| "holo-agent does not answer".to_owned());
+        (result, self.error.clone().or(error).or(silent))
+    }
+}
+
+/// Why a bundle is not installed.
+enum Failure {
+    /// It is tried again.
+    Fetch(FleetError),
+    /// It is not tried again.
+    Refuse(FleetError),
+}
+
+fn tell(state: BundleState, bundle: &BundleId, reason: Option<String>) {
+    let BundleId { name, version, digest } = bundle.clone();
+    say(&News::Bundle { state, name: name.to_string(), version, digest, reason });
+}

@@ -1,0 +1,5 @@
+//! `holo-fleet`: passes the command line to the library.
+
+fn main() -> std::process::ExitCode {
+    holo_fleet::run(std::env::args_os())
+}

@@ -1,0 +1,32 @@
+//! Tests with the real `ssh-keygen`, a real NATS server, and real agents: one module per topic.
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+
+mod book;
+mod build;
+mod crash;
+mod desk;
+mod harness;
+mod host;
+mod hostile;
+mod manual;
+mod partitions;
+mod rollouts;
+mod signatures;
+mod trust;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("book", book::trials()),
+        ("build", build::trials()),
+        ("signatures", signatures::trials()),
+        ("host", host::trials()),
+        ("hostile", hostile::trials()),
+        ("manual", manual::trials()),
+        ("crash", crash::trials()),
+        ("rollouts", rollouts::trials()),
+        ("partitions", partitions::trials()),
+        ("trust", trust::trials()),
+    ])
+}

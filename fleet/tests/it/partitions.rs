@@ -1,0 +1,195 @@
+//! Servers that go away and come back, and those that are not to be trusted.
+
+use crate::harness::{Host, NATS, NEEDS, Operator, Server};
+use async_nats::jetstream::{self, Context};
+use holo_testing::require::trial_of;
+use holo_testing::{Need, processes};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial_of("events of an outage arrive once, and hosts work on without a server", &NEEDS, outage),
+        trial_of("a server that has lost its data is prepared again", &NEEDS, lost_data),
+        trial_of("a server cannot replay, exchange or change what operators have signed", &NEEDS, wrong_hands),
+        trial_of("a bundle that the server has only a part of is not installed", &NEEDS, incomplete),
+        trial_of("the program of a host is started again, and ends with the agent", &WITH_PGREP, with_the_agent),
+        trial_of("a second machine with the same name is refused, and takes it over later", &NEEDS, same_name),
+    ]
+}
+
+const WITH_PGREP: [Need; 3] = [NATS, Need::Program("ssh-keygen"), Need::Program("pgrep")];
+
+fn with_the_agent() {
+    let (_server, operator, mut host) = running();
+    let first = host.fleet_program();
+    processes::send(first, Signal::KILL);
+    host.until_said("not connected to the fleet: holo-fleet has ended: signal: killed");
+    operator.until(&["events", "--json", "--kind", "fleet"], |lines| {
+        let states: Vec<&str> = lines.iter().map(|line| line["state"].as_str().unwrap()).collect();
+        states == ["connected", "disconnected", "connected"]
+    });
+    let second = host.fleet_program();
+    assert_ne!(first, second);
+    host.kill();
+    processes::wait_until_gone(second);
+}
+
+fn running() -> (Server, Operator, Host) {
+    let mut server = Server::stopped();
+    server.start_again();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    let host = Host::start(&server, &operator, "web1", "channel = \"web\"");
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
+    roll_out(&operator, "1", "port 80");
+    (server, operator, host)
+}
+
+fn roll_out(operator: &Operator, version: &str, content: &str) {
+    let bundle = operator.publish("site", version, content);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
+}
+
+/// The numbers of the events of the host.
+fn numbers(operator: &Operator) -> Vec<u64> {
+    let events = operator.json(&["events", "--json", "--host", "web1"]);
+    events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+}
+
+fn outage() {
+    let (mut server, operator, mut host) = running();
+    server.kill();
+    host.until_said("not connected to the fleet");
+    let refused = operator.run(&["status"]);
+    assert!(
+        !refused.success() && refused.stderr_lossy().contains("no connection to nats://127.0.0.1"),
+        "{}",
+        refused.stderr_lossy()
+    );
+    host.root.write("srv/app/conf", "by hand\n");
+    std::fs::remove_file(host.root.join("srv/app/conf")).unwrap();
+    assert!(host.agent(&["run-now", "--wait"]).stdout_lossy().contains("apply"));
+    host.agent(&["pause", "--reason", "outage"]);
+    server.start_again();
+    operator.until(&["events", "--json", "--kind", "paused"], |lines| lines.len() == 1);
+    host.agent(&["resume"]);
+    operator.until(&["events", "--json", "--kind", "resumed"], |lines| lines.len() == 1);
+    // Also over a restart of the agent.
+    host.stop();
+    host.start_again();
+    operator.until(&["events", "--json", "--kind", "fleet"], |lines| {
+        lines.iter().filter(|line| line["state"] == "connected").count() >= 2
+    });
+    let numbers = numbers(&operator);
+    let once: BTreeSet<u64> = numbers.iter().copied().collect();
+    assert_eq!(once.len(), numbers.len());
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}
+
+fn lost_data() {
+    let (mut server, operator, mut host) = running();
+    server.kill();
+    server.lose_data();
+    server.start_again();
+    let missing = operator.run(&["hosts"]);
+    assert!(missing.stderr_lossy().contains("holo-fleet init?"), "{}", missing.stderr_lossy());
+    operator.must(&["init"]);
+    let hosts = operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
+    assert_eq!(hosts[0]["bundle"], "site@1");
+    // The record is newer than the one that the host knows.
+    roll_out(&operator, "2", "port 82");
+    host.until_file("srv/app/conf", "port 82\n");
+}
+
+/// What somebody does who has the server.
+fn as_server(server: &Server, work: impl AsyncFnOnce(&Context)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        work(&jetstream::new(client.clone())).await;
+        client.flush().await.unwrap();
+    });
+}
+
+async fn get(context: &Context, bucket: &str, key: &str) -> Vec<u8> {
+    context.get_key_value(bucket).await.unwrap().get(key).await.unwrap().unwrap().to_vec()
+}
+
+async fn put(context: &Context, bucket: &str, key: &str, value: Vec<u8>) {
+    context.get_key_value(bucket).await.unwrap().put(key, value.into()).await.unwrap();
+}
+
+fn wrong_hands() {
+    let (server, operator, mut host) = running();
+    operator.root.write("data.toml", "port = 80\n");
+    let data = operator.root.join("data.toml").to_string_lossy().into_owned();
+    operator.must(&["data", "set", "common", &data]);
+    host.until_file("etc/holo/fleet-data/01-common.toml", "port = 80\n");
+    let (mut first, mut layer) = (Vec::new(), Vec::new());
+    as_server(&server, async |context| {
+        first = get(context, "holo-channels", "web").await;
+        layer = get(context, "holo-data", "common").await;
+    });
+    roll_out(&operator, "2", "port 82");
+    operator.root.write("data.toml", "port = 82\n");
+    operator.must(&["data", "set", "common", &data]);
+    host.until_file("etc/holo/fleet-data/01-common.toml", "port = 82\n");
+    host.until_file("srv/app/conf", "port 82\n");
+    // The previous bundle and layer again.
+    as_server(&server, async |context| put(context, "holo-channels", "web", first.clone()).await);
+    host.until_said("channel web: the server has record 1, which is older than 2, so that it is refused");
+    as_server(&server, async |context| put(context, "holo-data", "common", layer.clone()).await);
+    host.until_said("data layer common: the server has record 1, which is older than 2, so that it is refused");
+    // A record that nobody has signed.
+    let mut changed: Value = serde_json::from_slice(&first).unwrap();
+    let record = changed["record"].as_str().unwrap().replace("\"serial\":1", "\"serial\":9");
+    changed["record"] = json!(record);
+    as_server(&server, async |context| put(context, "holo-data", "common", Vec::from("{}")).await);
+    as_server(&server, async |context| {
+        put(context, "holo-channels", "web", changed.to_string().into_bytes()).await;
+        let progress = json!({"serial": 9, "state": "complete", "wave": 0, "since": "2026-01-01T00:00:00Z", "by": "x"});
+        put(context, "holo-channels", "web.progress", progress.to_string().into_bytes()).await;
+    });
+    host.until_said("channel web: the signature is not of anyone who may sign for holo-channel");
+    assert_eq!(host.root.read("srv/app/conf"), "port 82\n");
+    assert_eq!(host.root.read("etc/holo/fleet-data/01-common.toml"), "port = 82\n");
+    // The record of another channel.
+    operator.must(&["rollout", "start", "other", "site@1", "--soak", "0s", "--follow"]);
+    let mut other = Vec::new();
+    as_server(&server, async |context| other = get(context, "holo-channels", "other").await);
+    as_server(&server, async |context| put(context, "holo-channels", "web", other).await);
+    host.until_said("channel web: the server has the record of channel other there");
+    assert_eq!(host.root.read("srv/app/conf"), "port 82\n");
+}
+
+fn incomplete() {
+    let (server, operator, mut host) = running();
+    let bundle = operator.publish("site", "2", "port 82");
+    as_server(&server, async |context| {
+        // The last chunk is that of the last bundle.
+        let stream = context.get_stream("OBJ_holo-bundles").await.unwrap();
+        let chunk = stream.get_last_raw_message_by_subject("$O.holo-bundles.C.>").await.unwrap();
+        stream.delete_message(chunk.sequence).await.unwrap();
+    });
+    let _controller = operator.background(&["controller"]);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s"]);
+    host.until_said("the server has not all of it");
+    assert_eq!(host.root.read("srv/app/conf"), "port 80\n");
+    let hosts = operator.json(&["hosts", "--json"]);
+    assert_eq!(hosts[0]["bundle"], "site@1");
+}
+
+fn same_name() {
+    let (server, operator, mut host) = running();
+    let mut second = Host::start_as(&server, &operator, "web1", "another machine", "channel = \"web\"");
+    second.until_said("a name was refused: another machine");
+    host.until_said("a name was refused: another machine");
+    assert!(!second.root.exists("srv/app/conf"));
+    operator.must(&["hosts", "remove", "web1"]);
+    host.stop();
+    operator.run(&["hosts", "remove", "web1"]);
+    second.until_file("srv/app/conf", "port 80\n");
+}

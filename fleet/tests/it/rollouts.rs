@@ -1,0 +1,220 @@
+//! Rollouts, from an empty server to files on hosts.
+
+use crate::harness::{Host, NEEDS, Operator, Server};
+use holo_testing::ScratchRoot;
+use holo_testing::binaries::built;
+use holo_testing::require::trial_of;
+use libtest_mimic::Trial;
+use serde_json::json;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial_of("hosts report, answer and get data", &NEEDS, hosts_report),
+        trial_of("a bundle reaches three hosts in waves", &NEEDS, three_hosts),
+        trial_of("a bundle that makes a host unhealthy halts at the first wave and is rolled back", &NEEDS, unhealthy),
+        trial_of(
+            "a bundle that fails halts, and a rollout is resumed, aborted, rolled back and promoted",
+            &NEEDS,
+            failing,
+        ),
+        trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
+    ]
+}
+
+fn prepared() -> (Server, Operator) {
+    let server = Server::start();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    (server, operator)
+}
+
+fn three_hosts() {
+    let (server, operator) = prepared();
+    assert!(operator.must(&["init"]).lines().all(|line| line.starts_with("unchanged")));
+    let mut hosts =
+        ["web1", "web2.example.org", "web3"].map(|name| Host::start(&server, &operator, name, "channel = \"web\""));
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 3);
+    let bundle = operator.publish("site", "1", "port 80");
+    let run = operator
+        .run(&["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "1s", "--follow", "-m", "first"]);
+    assert!(run.success(), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 80\n");
+    }
+    let status = operator.json(&["status", "--json"]);
+    assert_eq!(
+        status[0]["hosts"],
+        json!({"total": 3, "in_step": 3, "pending": 0, "waiting": 0, "failed": 0, "unhealthy": 0, "silent": 0})
+    );
+    assert_eq!((&status[0]["bundle"], &status[0]["rollout"]["state"]), (&json!("site@1"), &json!("complete")));
+    let log = operator.must(&["log", "web"]);
+    assert!(log.contains("started") && log.contains("first") && log.contains("complete"), "{log}");
+}
+
+fn hosts_report() {
+    let (server, operator) = prepared();
+    let section = "roles = [\"eu\", \"web\"]\nreport_facts = [\"os.id\"]";
+    let mut host = Host::start(&server, &operator, "web2.example.org", section);
+    let hosts =
+        operator.until(&["hosts", "--json"], |lines| lines.first().is_some_and(|line| line["result"] == "unchanged"));
+    assert_eq!(
+        (&hosts[0]["host"], &hosts[0]["facts"]),
+        (&json!("web2.example.org"), &json!({"os": {"id": "unittest"}}))
+    );
+    assert!(
+        operator
+            .must(&["hosts", "--where", "facts.os.id == \"unittest\" and \"eu\" in roles"])
+            .contains("web2.example.org")
+    );
+    assert_eq!(operator.must(&["hosts", "--where", "facts.os.id == \"debian\""]), "");
+    let events = operator.until(&["events", "--json", "--host", "web2.example.org"], |lines| lines.len() >= 3);
+    assert!(events.iter().all(|event| event["host"] == "web2.example.org"), "{events:#?}");
+    assert!(events.iter().any(|event| event["kind"] == "fleet" && event["state"] == "connected"), "{events:#?}");
+
+    operator.root.write("data.toml", "port = 80\nname = \"common\"\n");
+    operator.must(&["data", "set", "common", &operator.root.join("data.toml").to_string_lossy()]);
+    operator.root.write("web.toml", "port = 8080\n");
+    operator.must(&["data", "set", "role.web", &operator.root.join("web.toml").to_string_lossy()]);
+    host.until_file("etc/holo/fleet-data/01-role.web.toml", "port = 8080\n");
+    let data = host
+        .root
+        .run(built("holo"), &["data", "--explain"])
+        .stdout_lossy()
+        .replace(&*host.root.path().to_string_lossy(), "");
+    let expected = "name: common\n    from /etc/holo/fleet-data/03-common.toml:2\nport: 8080\n    from /etc/holo/fleet-data/01-role.web.toml:1\n    over /etc/holo/fleet-data/03-common.toml:1: 80\n";
+    assert_eq!(data, expected);
+
+    let run = operator.run(&["run", "--hosts", "true", "check"]);
+    assert_eq!(run.stdout_lossy(), "== web2.example.org\n");
+    let run = operator.run(&["run", "--hosts", "true", "apply"]);
+    assert!(!run.success() && run.stdout_lossy().contains("does not allow apply"), "{}", run.stdout_lossy());
+    host.stop();
+    let run = operator.run(&["run", "--hosts", "true", "check", "--deadline", "1s"]);
+    assert!(run.stderr_lossy().contains("web2.example.org: no answer"), "{}", run.stderr_lossy());
+}
+
+/// Starts hosts of a channel, which run a first bundle.
+fn running(server: &Server, operator: &Operator, names: &[&str]) -> Vec<Host> {
+    let section = "channel = \"web\"";
+    let host = |name: &&str| Host::with_files(server, operator, name, section, with_pulse);
+    let hosts: Vec<Host> = names.iter().map(host).collect();
+    operator.until(&["hosts", "--json"], |lines| lines.len() == names.len());
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
+    hosts
+}
+
+/// Returns the content of a file on each host.
+fn contents(hosts: &[Host]) -> Vec<String> {
+    hosts.iter().map(|host| host.root.read("srv/app/conf").to_string()).collect()
+}
+
+/// Publishes the second version of the bundle, with a definition.
+fn second(operator: &Operator, definition: &str) -> String {
+    operator.root.write("srv/second/holo-bundle.toml", "name = \"site\"\nversion = \"2\"\n");
+    operator.root.write("srv/second/usr/share/holo/files/10-app.toml", definition);
+    let plugin = format!("plugin files={}\n", built("holo-files").display());
+    operator.root.write("srv/second/etc/holorc.d/10-files", plugin);
+    operator.publish_folder("srv/second", "site", "2")
+}
+
+/// A plugin with an entity that is not healthy with the second version.
+const PULSE: &str = r#"#!/bin/sh
+cd "$HOLO_ROOT_DIR" || exit 1
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\nHEALTH=1\n' ;;
+scan) echo 'ENTITY: pulse:app' ;;
+check | apply) echo 'not changed' >&3 ;;
+health)
+    state=ok
+    ! grep -q 81 srv/app/conf || state=critical
+    printf '%s\tpulse:app\t%s\n' $state 'it says so' >&3 ;;
+esac
+"#;
+
+/// Adds that plugin to a host.
+fn with_pulse(root: ScratchRoot) -> ScratchRoot {
+    let root = root.file("etc/holorc.d/50-pulse", "plugin pulse\n").script("usr/lib/holo/holo-pulse", PULSE);
+    root.dir("usr/share/holo/pulse")
+}
+
+const FIRST: &str = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n";
+/// It is below a file.
+const FAILING: &str = r#"[[file]]
+path = "/etc/os-release/conf"
+content = "port 81\n"
+"#;
+
+fn unhealthy() {
+    let (server, operator) = prepared();
+    let mut hosts = running(&server, &operator, &["web1", "web2", "web3"]);
+    let before = operator.json(&["events", "--json", "--kind", "bundle"]).len();
+    let bundle = second(&operator, FIRST.replace("80", "81").as_str());
+    let start =
+        ["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "30s", "--auto-rollback", "--follow"];
+    let run = operator.run(&start);
+    assert_eq!(run.status, Some(1), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    let status = operator.json(&["rollout", "status", "web", "--json"]);
+    assert_eq!((&status[0]["state"], &status[0]["wave"]), (&json!("rolled_back"), &json!(1)));
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 80\n");
+    }
+    operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == 3);
+    // The others never notice.
+    let events = operator.json(&["events", "--json", "--kind", "bundle"]);
+    let concerned: std::collections::BTreeSet<&str> =
+        events[before..].iter().map(|event| event["host"].as_str().unwrap()).collect();
+    assert_eq!(concerned.len(), 1, "{events:#?}");
+    let log = operator.must(&["log", "web"]);
+    assert!(log.contains("rolled_back") && log.contains("1 of 1 hosts failed: web"), "{log}");
+}
+
+fn failing() {
+    let (server, operator) = prepared();
+    let mut hosts = running(&server, &operator, &["web1", "web2"]);
+    let bundle = second(&operator, FAILING);
+    let run = operator.run(&["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "0s", "--follow"]);
+    assert_eq!(run.status, Some(1), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    assert!(run.stdout_lossy().contains("halted"), "{}", run.stdout_lossy());
+    let hosts_now = operator.json(&["hosts", "--json"]);
+    let failed: Vec<&serde_json::Value> = hosts_now.iter().filter(|host| host["result"] == "failed").collect();
+    assert!(failed.len() == 1 && failed[0]["bundle"] == "site@2" && failed[0]["reason"].is_string(), "{hosts_now:#?}");
+    // It halts again while the host fails.
+    assert_eq!(operator.run(&["rollout", "resume", "web", "--follow"]).status, Some(1));
+    assert_eq!(operator.run(&["rollout", "start", "web", "site@1", "--waves", "x"]).status, Some(2));
+    operator.must(&["rollout", "abort", "web", "-m", "wrong directory"]);
+    assert_eq!(operator.run(&["rollout", "status", "web"]).status, Some(1));
+    operator.must(&["rollback", "web", "--waves", "100%", "--soak", "0s", "--follow"]);
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 80\n");
+    }
+    // What web runs is rolled out to a channel that has no hosts yet.
+    operator.must(&["promote", "web", "live", "--soak", "0s", "--follow"]);
+    let status = operator.json(&["status", "--json"]);
+    assert_eq!((&status[0]["channel"], &status[0]["bundle"]), (&json!("live"), &json!("site@1")));
+    let mut late = Host::start(&server, &operator, "late", "channel = \"live\"");
+    late.until_file("srv/app/conf", "port 80\n");
+    // It cannot be deleted while it is used, and then it can.
+    let kept = operator.run(&["bundle", "delete", "site@1"]);
+    assert!(!kept.success() && kept.stderr_lossy().contains("in use"), "{}", kept.stderr_lossy());
+}
+
+fn takeover() {
+    let (server, operator) = prepared();
+    let mut hosts = running(&server, &operator, &["web1", "web2"]);
+    let bundle = operator.publish("site", "2", "port 82");
+    assert!(hosts[0].agent(&["pause", "--reason", "new disks"]).success());
+    operator.until(&["hosts", "--json"], |lines| lines.iter().any(|line| line["waiting"].is_string()));
+    let alone = operator.run(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "1s"]);
+    assert!(alone.stderr_lossy().contains("no controller is alive"), "{}", alone.stderr_lossy());
+    let mut first = operator.background(&["controller"]);
+    hosts[1].until_file("srv/app/conf", "port 82\n");
+    operator.until(&["rollout", "status", "web", "--json"], |lines| lines[0]["waiting"] == 1);
+    assert_eq!(operator.run(&["rollout", "status", "web"]).status, Some(3));
+    assert_eq!(contents(&hosts), ["port 80\n", "port 82\n"]);
+    first.kill();
+    let _second = operator.background(&["controller"]);
+    assert!(hosts[0].agent(&["resume"]).success());
+    hosts[0].until_file("srv/app/conf", "port 82\n");
+    operator.until(&["rollout", "status", "web", "--json"], |lines| lines[0]["state"] == "complete");
+}
