@@ -4,7 +4,7 @@
 use bstr::{BString, ByteSlice};
 use holo_process::{Event, Process, Program, Status};
 use holo_testing::processes::send;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, copy_program, trial};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -687,7 +687,7 @@ fn own_number_is_no_obstacle() -> Result<(), Failed> {
 fn numbers_are_given_again() -> Result<(), Failed> {
     let root = root_of("scan) echo 'ENTITY: demo:a' ;;\napply) ;;").dir("bin");
     let sleep = root.run("sh", &["-c", "command -v sleep"]);
-    fs::copy(sleep.stdout_lossy().trim(), root.join("bin/holo")).unwrap();
+    copy_program(sleep.stdout_lossy().trim(), root.join("bin/holo"));
     for (program, is_respected) in [("bin/holo", true), ("sleep", false)] {
         let program = if is_respected { root.join(program) } else { program.into() };
         let other = Program::new(program).arg("60").start().unwrap();
@@ -828,7 +828,7 @@ fn root_for_nobody() -> ScratchRoot {
         .dir("bin")
         .time_limit(PATIENCE);
     for name in ["holo", "holo-files"] {
-        fs::copy(built(name), root.join("bin").join(name)).unwrap();
+        copy_program(built(name), root.join("bin").join(name));
     }
     root
 }

@@ -8,6 +8,7 @@ use holo_plugin::Output;
 use holo_plugin::definitions::did_you_mean;
 use holo_plugin::index::Table;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -114,7 +115,9 @@ impl Manager<'_> {
             .provider
             .index_files()
             .iter()
-            .filter_map(|path| time(&self.system.path(path)))
+            .map(|path| self.system.path(path))
+            .filter(|path| has_index(path))
+            .filter_map(|path| time(path.as_path()))
             .chain(time(&self.stamp()))
             .max()?;
         let sources = self.provider.manager().sources.iter().filter_map(|path| newest(&self.system.path(path))).max();
@@ -143,6 +146,16 @@ impl Manager<'_> {
 
 fn time(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Returns true for an index, or a directory with one. On a machine that was just made, or whose lists were removed to save
+/// space, the directory is there, with nothing but what apt needs to fill it.
+fn has_index(path: &Path) -> bool {
+    let is_part = |name: &OsStr| !["lock", "partial", "auxfiles"].iter().any(|other| name == *other);
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().any(|entry| is_part(&entry.file_name())),
+        Err(_) => path.is_file(),
+    }
 }
 
 /// Returns the modification time of a file, or the latest one of a directory and its entries.

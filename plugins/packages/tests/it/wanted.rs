@@ -125,7 +125,8 @@ fn recommended(root: &ScratchRoot) {
 
 fn unknown_names(root: &ScratchRoot) {
     define(root, &packages(&["rivla"]));
-    // Without an index, no name is known to be wrong.
+    // Without an index, no name is known to be wrong. The directory alone is none, however new it is.
+    must(root, "sleep 0.02; mkdir -p $R/var/lib/apt/lists/partial; touch $R/var/lib/apt/lists");
     let run = root.holo(&["check"]);
     assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     let run = root.holo(&["apply"]);
