@@ -6,7 +6,7 @@
 
 use crate::error::FleetError;
 use crate::names::{Host, Label};
-use crate::store::{BUNDLES, CHANNELS, DATA, EVENT_SUBJECT, HOSTS, REGISTRY};
+use crate::store::{BUNDLES, CHANNELS, DATA, EVENT_SUBJECT, EVENTS, HOSTS, REGISTRY};
 use holo_definitions::read_document;
 use nkeys::KeyPair;
 use serde::Deserialize;
@@ -215,18 +215,11 @@ fn of_operator(operator: &OperatorUser) -> Permissions {
     if operator.role == Role::Admin {
         return Permissions { publish: text(&[">"]), subscribe: text(&[">"]), answers: false };
     }
-    let mut publish = text(&[
-        "$JS.API.INFO",
-        "$JS.API.STREAM.INFO.*",
-        "$JS.API.DIRECT.GET.>",
-        "$JS.API.CONSUMER.CREATE.>",
-        "$JS.API.CONSUMER.INFO.>",
-        "$JS.API.CONSUMER.MSG.NEXT.>",
-        "$JS.API.CONSUMER.DELETE.>",
-        "$JS.FC.>",
-        "holo.run.*.check",
-        "holo.run.*.diff",
-    ]);
+    let mut publish =
+        text(&["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.DIRECT.GET.>", "holo.run.*.check", "holo.run.*.diff"]);
+    let of_consumers = ["CREATE", "INFO", "MSG.NEXT", "DELETE"];
+    publish.push(format!("$JS.API.CONSUMER.CREATE.{EVENTS}"));
+    publish.extend(of_consumers.map(|request| format!("$JS.API.CONSUMER.{request}.{EVENTS}.>")));
     if operator.role == Role::Release {
         publish.push("holo.run.*.apply".to_owned());
         publish.extend([CHANNELS, DATA, HOSTS, REGISTRY].map(|bucket| format!("$KV.{bucket}.>")));

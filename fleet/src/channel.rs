@@ -11,6 +11,7 @@ use crate::store::{CHANNELS, HOSTS, Kept, Store};
 use holo_facts::{LocatedError, holds};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A channel, and how far its rollout has got.
 #[derive(Clone, Debug)]
@@ -156,28 +157,30 @@ impl Store {
         Ok(kept.into_iter().filter_map(seen).collect())
     }
 
-    /// Stores a record of a channel, if nobody else has in the meantime.
+    /// Stores a record of a channel in place of the current one, if nobody else has in the meantime.
     pub(crate) async fn set_channel(
         &self,
-        record: &ChannelRecord,
-        revision: u64,
-        key: &std::path::Path,
-    ) -> Result<(), FleetError> {
-        let stored = Signed::seal(record, Namespace::Channel, key)?;
-        let bucket = self.bucket(CHANNELS).await?;
-        let channel = &record.channel;
-        let set = bucket.set(channel.as_str(), stored, revision).await?;
-        set.map(|_| ()).ok_or_else(|| {
-            FleetError(format!("channel {channel}: another operator was faster; look at: holo-fleet log {channel}"))
-        })
+        record: ChannelRecord,
+        current: Option<&Channel>,
+        key: &Path,
+    ) -> Result<Channel, FleetError> {
+        let stored = Signed::seal(&record, Namespace::Channel, key)?;
+        let name = &record.channel;
+        let revision = current.map_or(0, |channel| channel.revision);
+        let set = self.bucket(CHANNELS).await?.set(name.as_str(), stored, revision).await?;
+        let faster =
+            || FleetError(format!("channel {name}: another operator was faster; look at: holo-fleet log {name}"));
+        let revision = set.ok_or_else(faster)?;
+        // It is not read back: a server of a cluster may not have it yet.
+        let progress_revision = current.map_or(0, |channel| channel.progress_revision);
+        Ok(Channel { record, revision, progress: None, progress_revision })
     }
 
-    /// Stores the progress of a channel. Returns false if somebody else has in the meantime.
-    pub(crate) async fn set_progress(&self, channel: &Channel, progress: &Progress) -> Result<bool, FleetError> {
+    /// Stores the progress of a channel, and returns its revision; `None` if somebody else has in the meantime.
+    pub(crate) async fn set_progress(&self, channel: &Channel, progress: &Progress) -> Result<Option<u64>, FleetError> {
         let text = serde_json::to_vec(progress).map_err(|error| FleetError::about("the progress", error))?;
         let bucket = self.bucket(CHANNELS).await?;
-        let set = bucket.set(&progress_key(&channel.record.channel), text, channel.progress_revision).await?;
-        Ok(set.is_some())
+        bucket.set(&progress_key(&channel.record.channel), text, channel.progress_revision).await
     }
 
     /// Verifies the current record of a channel, before an operator signs another one that refers to it.

@@ -98,7 +98,7 @@ impl Controller {
                 Some(progress) => advance(&channel.record, progress, &channel.members(&hosts), now),
             };
             if let Some(progress) = next
-                && self.store.set_progress(&channel, &progress).await?
+                && self.store.set_progress(&channel, &progress).await?.is_some()
             {
                 changes.push(Change { channel, progress });
             }

@@ -216,6 +216,8 @@ impl Machine {
     async fn session(&mut self) -> Result<(), FleetError> {
         check_version(&self.store.client)?;
         self.claim_name().await?;
+        // A server that has lost its data does not know this host any more.
+        self.sent = None;
         self.facts = gather(&self.root, &self.config.report_facts).await;
         let mut subjects = vec![format!("holo.claim.{}", self.config.host.token())];
         if let Some(channel) = &self.config.channel {
@@ -246,6 +248,7 @@ impl Machine {
                 self.target.pursue(&self.store, &self.config, &self.agent).await;
             }
             let next = self.report(&status).await?;
+            let next = self.target.next_try().map_or(next, |time| time.min(next));
             // Only now has the server answered everything that is needed.
             self.tell_connection(Connection::Connected, None);
             tokio::select! {
@@ -354,7 +357,6 @@ impl Machine {
             roles: self.config.roles.clone(),
             bundle: self.target.installed(),
             refused: self.target.refused(),
-            serial: self.memory.serial(),
             result,
             reason: reason.or_else(|| self.refused_layer.clone()),
             waiting: agent::waiting(status),

@@ -4,9 +4,8 @@ use crate::bundle::{Bundle, MAX_SIZE};
 use crate::error::FleetError;
 use crate::names::BundleId;
 use crate::names::Label;
-use crate::store::{BUNDLES, Store};
+use crate::store::{BUNDLES, Store, last_of};
 use async_nats::jetstream::object_store::{ObjectInfo, ObjectMetadata};
-use futures_util::TryStreamExt;
 use holo_change::hex;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -41,10 +40,13 @@ impl Published {
 impl Store {
     /// Returns all bundles: by name, and the last published ones first.
     pub(crate) async fn published(&self) -> Result<Vec<Published>, FleetError> {
-        let about = |error: &dyn Display| FleetError::about("the list of bundles", error);
-        let list = self.bundles().await?.list().await.map_err(|error| about(&error))?;
-        let objects: Vec<ObjectInfo> = list.try_collect().await.map_err(|error| about(&error))?;
-        let mut found: Vec<Published> = objects.iter().filter_map(Published::of).collect();
+        let name = format!("OBJ_{BUNDLES}");
+        let stream = self.context.get_stream(&name).await.map_err(|error| self.not_here(BUNDLES, &error))?;
+        let messages = last_of(&stream, &format!("$O.{BUNDLES}.M.>")).await;
+        let messages = messages.map_err(|error| FleetError::about("the list of bundles", error))?;
+        let objects = messages.iter().filter_map(|message| serde_json::from_slice::<ObjectInfo>(&message.payload).ok());
+        let present = objects.filter(|object| !object.deleted);
+        let mut found: Vec<Published> = present.filter_map(|object| Published::of(&object)).collect();
         found.sort_by(|one, other| (&one.id.name, other.time).cmp(&(&other.id.name, one.time)));
         Ok(found)
     }

@@ -48,6 +48,12 @@ impl Signed {
     }
 }
 
+/// Returns the serial of a record that replaces another one. It is the time if that is higher, which it also is if the server
+/// has lost the records that hosts know.
+pub(crate) fn next_serial(current: Option<u64>) -> u64 {
+    current.map_or(0, |serial| serial.saturating_add(1)).max(Timestamp::now().as_millisecond().unsigned_abs())
+}
+
 /// The data of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LayerRecord {

@@ -45,8 +45,6 @@ pub(crate) struct HostReport {
     pub(crate) bundle: Option<BundleId>,
     /// The bundle that it should run and cannot install.
     pub(crate) refused: Option<BundleId>,
-    /// The serial of the channel's record that it knows.
-    pub(crate) serial: u64,
     /// The result of the last complete run since the bundle was installed.
     pub(crate) result: Option<Outcome>,
     /// The reason for a result that is not good, or for a refusal.

@@ -344,10 +344,13 @@ pub(crate) fn advance(
         (false, Some(_)) => Some(Progress { well_since: None, ..progress.clone() }),
         (true, None) if plan.soak > 0 => Some(Progress { well_since: Some(now), ..progress.clone() }),
         (true, since) if since.is_none_or(|since| is_older(since, now, plan.soak.saturating_sub(1))) => {
-            let is_last = progress.wave + 1 >= plan.waves.len();
+            let is_last = progress.wave.saturating_add(1) >= plan.waves.len();
             let by = "controller".to_owned();
-            let (state, wave) =
-                if is_last { (State::Complete, progress.wave) } else { (State::Running, progress.wave + 1) };
+            let (state, wave) = if is_last {
+                (State::Complete, progress.wave)
+            } else {
+                (State::Running, progress.wave.saturating_add(1))
+            };
             Some(Progress { state, wave, since: now, well_since: None, by, message: None, ..progress.clone() })
         }
         _ => None,

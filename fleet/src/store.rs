@@ -3,15 +3,17 @@
 use crate::error::FleetError;
 use async_nats::Client;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
-use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
+use async_nats::jetstream::kv::{self, UpdateErrorKind};
+use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::object_store::{self, ObjectStore};
-use async_nats::jetstream::stream::{self, DiscardPolicy};
+use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The bucket of bundles.
@@ -40,11 +42,18 @@ const EVENTS_OF_KIND: i64 = 10_000;
 /// The time within which an event that is sent again is recognized.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(60 * 60);
 
+/// The number of requests that wait for answers at the same time.
+const AT_ONCE: usize = 64;
+/// The header of messages that mark a removal.
+const OPERATION: &str = "KV-Operation";
+
 /// The buckets and streams on a server.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) client: Client,
     pub(crate) context: Context,
+    /// The buckets that were used.
+    buckets: Arc<Mutex<BTreeMap<&'static str, Bucket>>>,
 }
 
 /// What `init` has done to a bucket or stream.
@@ -58,7 +67,7 @@ pub(crate) enum Made {
 impl Store {
     pub(crate) fn new(client: Client) -> Store {
         let context = jetstream::new(client.clone());
-        Store { client, context }
+        Store { client, context, buckets: Arc::default() }
     }
 
     /// Creates what is missing.
@@ -126,10 +135,14 @@ impl Store {
 
     /// Returns a bucket of keys and values.
     pub(crate) async fn bucket(&self, name: &'static str) -> Result<Bucket, FleetError> {
-        match self.context.get_key_value(name).await {
-            Ok(store) => Ok(Bucket { store, name }),
-            Err(error) => Err(self.not_here(name, &error)),
+        let known = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(bucket) = known {
+            return Ok(bucket);
         }
+        let store = self.context.get_key_value(name).await.map_err(|error| self.not_here(name, &error))?;
+        let bucket = Bucket { store, name };
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).insert(name, bucket.clone());
+        Ok(bucket)
     }
 
     /// Returns the bucket of bundles.
@@ -137,7 +150,7 @@ impl Store {
         self.context.get_object_store(BUNDLES).await.map_err(|error| self.not_here(BUNDLES, &error))
     }
 
-    fn not_here(&self, name: &str, error: &dyn Display) -> FleetError {
+    pub(crate) fn not_here(&self, name: &str, error: &dyn Display) -> FleetError {
         FleetError(format!("{name}: {error}; was the server prepared with: holo-fleet init?"))
     }
 
@@ -164,6 +177,26 @@ fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
+/// Returns the last message of each subject that matches a filter, by subject.
+///
+/// Each one is requested by itself. A consumer might be placed on a server of a cluster that has just gone, which would
+/// then have to be waited for.
+pub(crate) async fn last_of(stream: &Stream, filter: &str) -> Result<Vec<StreamMessage>, FleetError> {
+    let info = stream.info_with_subjects(filter).await.map_err(|error| FleetError(error.to_string()))?;
+    let subjects: Vec<(String, usize)> = info.try_collect().await.map_err(|error| FleetError(error.to_string()))?;
+    let get = async |(subject, _)| match stream.direct_get_last_for_subject(subject).await {
+        Ok(message) => Ok(Some(message)),
+        // It was removed in the meantime.
+        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FleetError(error.to_string())),
+    };
+    let requests = futures_util::stream::iter(subjects.into_iter().map(get)).buffer_unordered(AT_ONCE);
+    let messages: Vec<Option<StreamMessage>> = requests.try_collect().await?;
+    let mut messages: Vec<StreamMessage> = messages.into_iter().flatten().collect();
+    messages.sort_by(|one, other| one.subject.cmp(&other.subject));
+    Ok(messages)
+}
+
 /// A bucket of keys and values.
 #[derive(Clone)]
 pub(crate) struct Bucket {
@@ -184,8 +217,11 @@ pub(crate) struct Kept {
 impl Bucket {
     /// Returns the current value of a key.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Kept>, FleetError> {
-        let entry = self.store.entry(key).await.map_err(|error| self.about(key, &error))?;
-        Ok(entry.and_then(present))
+        match self.store.stream.direct_get_last_for_subject(self.subject(key)).await {
+            Ok(message) => Ok(self.present(&message)),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.about(key, &error)),
+        }
     }
 
     /// Sets the value of a key, if nobody else has in the meantime: `revision` is that of the known value, or 0. Returns
@@ -208,61 +244,41 @@ impl Bucket {
         self.store.purge(key).await.map_err(|error| self.about(key, &error))
     }
 
-    /// Returns the current values of all keys that match a filter.
+    /// Returns the current values of all keys that match a filter, by key.
     pub(crate) async fn all(&self, filter: &str) -> Result<Vec<Kept>, FleetError> {
-        let about = |error: &dyn Display| self.about(filter, error);
-        if self.is_empty(filter).await? {
-            return Ok(Vec::new());
-        }
-        let mut watch = self.watch(filter).await?;
-        let mut found = BTreeMap::new();
-        while let Some(entry) = watch.next().await {
-            let entry = entry.map_err(|error| about(&error))?;
-            let is_last = entry.delta == 0;
-            found.insert(entry.key.clone(), present(entry));
-            if is_last {
-                break;
-            }
-        }
-        Ok(found.into_values().flatten().collect())
-    }
-
-    async fn is_empty(&self, filter: &str) -> Result<bool, FleetError> {
-        let subject = format!("$KV.{}.{filter}", self.name);
-        let info = self.store.stream.info_with_subjects(subject).await.map_err(|error| self.about(filter, &error))?;
-        let subjects: Vec<(String, usize)> = info.try_collect().await.map_err(|error| self.about(filter, &error))?;
-        Ok(subjects.is_empty())
+        let messages = last_of(&self.store.stream, &self.subject(filter)).await;
+        let messages = messages.map_err(|error| self.about(filter, &error))?;
+        Ok(messages.iter().filter_map(|message| self.present(message)).collect())
     }
 
     /// Returns the values of a key that are kept, oldest first.
     pub(crate) async fn history(&self, key: &str) -> Result<Vec<Kept>, FleetError> {
-        let about = |error: &dyn Display| self.about(key, error);
-        if self.is_empty(key).await? {
-            return Ok(Vec::new());
+        let (mut found, mut next) = (Vec::new(), 1);
+        loop {
+            let message = self.store.stream.direct_get_next_for_subject(self.subject(key), Some(next)).await;
+            let message = match message {
+                Ok(message) => message,
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound => return Ok(found),
+                Err(error) => return Err(self.about(key, &error)),
+            };
+            next = message.sequence + 1;
+            found.extend(self.present(&message));
         }
-        let history = self.store.history(key).await.map_err(|error| about(&error))?;
-        let entries: Vec<Entry> = history.try_collect().await.map_err(|error| about(&error))?;
-        Ok(entries.into_iter().filter_map(present).collect())
     }
 
-    /// Returns the current values of the keys that match a filter, and then their changes. The filter is in the subject of
-    /// the request, so that the server can permit or refuse it.
-    pub(crate) async fn watch(&self, filter: &str) -> Result<kv::Watch, FleetError> {
-        self.store.watch_with_history(filter).await.map_err(|error| self.about(filter, &error))
+    fn subject(&self, key: &str) -> String {
+        format!("$KV.{}.{key}", self.name)
+    }
+
+    /// Returns the value in a message, unless it marks a removal.
+    fn present(&self, message: &StreamMessage) -> Option<Kept> {
+        let key = message.subject.strip_prefix(&self.subject(""))?.to_owned();
+        let time = Timestamp::from_nanosecond(message.time.unix_timestamp_nanos()).unwrap_or_default();
+        let is_removal = message.headers.get(OPERATION).is_some();
+        (!is_removal).then(|| Kept { key, value: message.payload.to_vec(), revision: message.sequence, time })
     }
 
     fn about(&self, key: &str, error: &dyn Display) -> FleetError {
         FleetError(format!("{} {key}: {error}", self.name))
     }
-}
-
-/// Returns the value of an entry, unless it marks a removal.
-pub(crate) fn present(entry: Entry) -> Option<Kept> {
-    let time = Timestamp::from_nanosecond(entry.created.unix_timestamp_nanos()).unwrap_or_default();
-    (entry.operation == Operation::Put).then(|| Kept {
-        key: entry.key,
-        value: entry.value.to_vec(),
-        revision: entry.revision,
-        time,
-    })
 }

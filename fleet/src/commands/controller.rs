@@ -61,7 +61,7 @@ fn announce(Change { channel, progress }: &Change) -> Result<(), FleetError> {
         return Ok(());
     }
     let message = progress.message.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
-    let (name, wave, waves) = (&record.channel, progress.wave + 1, record.rollout.waves.len());
+    let (name, wave, waves) = (&record.channel, progress.wave.saturating_add(1), record.rollout.waves.len());
     print(format_args!("channel {name}: {} {}, wave {wave} of {waves}{message}", record.bundle, progress.state.name()))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::FleetError;
 use crate::names::{Host, Label, NameError};
-use crate::record::{LayerRecord, Signed};
+use crate::record::{LayerRecord, Signed, next_serial};
 use crate::session::{Session, local, print, print_columns, print_json};
 use crate::signing::Namespace;
 use crate::store::DATA;
@@ -141,8 +141,8 @@ async fn store(
     if before.as_ref().is_some_and(|before| before.document == document) {
         return Ok(());
     }
-    let serial = before.map_or(0, |before| before.serial) + 1;
     let (layer, operator, time) = (key.to_owned(), session.operator_name(), session.store.now().await?);
+    let serial = next_serial(before.map(|before| before.serial));
     let record = LayerRecord { layer, serial, document, operator, time };
     let stored = Signed::seal(&record, Namespace::Data, &session.signing_key()?)?;
     let set = session.store.bucket(DATA).await?.set(key, stored, revision).await?;

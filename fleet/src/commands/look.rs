@@ -144,7 +144,7 @@ pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<Exit
             rollout: RolloutPart {
                 id: channel.record.rollout.id.clone(),
                 state: channel.state(),
-                wave: channel.progress.as_ref().map_or(0, |progress| progress.wave) + 1,
+                wave: channel.progress.as_ref().map_or(0, |progress| progress.wave).saturating_add(1),
                 waves: channel.record.rollout.waves.len(),
             },
             hosts: HostsPart {

@@ -5,7 +5,7 @@ use crate::controller::{self, Controller, LOOK};
 use crate::error::FleetError;
 use crate::names::BundleId;
 use crate::names::Label;
-use crate::record::Signed;
+use crate::record::{Signed, next_serial};
 use crate::rollout::ChannelRecord;
 use crate::rollout::{Plan, Progress, Rank, Share, State};
 use crate::session::{Session, print, print_columns, print_json};
@@ -19,7 +19,10 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+
+/// The time within which all servers of a cluster know what was written.
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The commands for rollouts.
 #[derive(Debug, Subcommand)]
@@ -179,15 +182,19 @@ pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCod
             }
             Ok(exit_code(channel.state()))
         }
-        RolloutVerb::Pause(stop) => change(&stop.channel, State::Paused, &[State::Running], &stop.note, session).await,
+        RolloutVerb::Pause(stop) => {
+            change(&stop.channel, State::Paused, &[State::Running], &stop.note, session).await?;
+            Ok(ExitCode::SUCCESS)
+        }
         RolloutVerb::Abort(stop) => {
             let from = [State::Running, State::Paused, State::Halted];
-            change(&stop.channel, State::Aborted, &from, &stop.note, session).await
+            change(&stop.channel, State::Aborted, &from, &stop.note, session).await?;
+            Ok(ExitCode::SUCCESS)
         }
         RolloutVerb::Resume(resume) => {
             let from = [State::Paused, State::Halted];
-            let code = change(&resume.channel, State::Running, &from, &resume.note, session).await?;
-            if resume.follow { follow(&resume.channel, session).await } else { Ok(code) }
+            let resumed = change(&resume.channel, State::Running, &from, &resume.note, session).await?;
+            if resume.follow { follow(&resume.channel, Some(resumed), session).await } else { Ok(ExitCode::SUCCESS) }
         }
     }
 }
@@ -199,7 +206,8 @@ pub(crate) async fn rollback(arguments: &Rollback, session: &Session) -> Result<
     let name = &arguments.channel;
     let previous = previous.ok_or_else(|| FleetError(format!("channel {name} has run no bundle before this one")))?;
     if channel.state().is_open() {
-        set_state(&channel, State::Aborted, Some("rolled back".to_owned()), session).await?;
+        let aborted = set_state(&channel, State::Aborted, Some("rolled back".to_owned()), session).await?;
+        until_known(name, aborted, session).await?;
     }
     start(name, previous, &arguments.how, session).await
 }
@@ -234,13 +242,13 @@ async fn start(name: &Label, bundle: BundleId, how: &How, session: &Session) -> 
     store.verify_channel(name, &session.signers()).await?;
     let now = store.now().await?;
     let record = record(name, bundle, how, current.as_ref(), &hosts, (session.operator_name(), now))?;
-    store.set_channel(&record, current.as_ref().map_or(0, |channel| channel.revision), &key).await?;
-    let channel = store.existing_channel(name).await?;
-    store.set_progress(&channel, &Progress::begin(&record, now)).await?;
+    let channel = store.set_channel(record, current.as_ref(), &key).await?;
+    let record = &channel.record;
+    let begun = store.set_progress(&channel, &Progress::begin(record, now)).await?;
     let waves = record.rollout.waves.len();
     streams::complain(format_args!("channel {name}: the rollout of {} has begun, in {waves} waves", record.bundle));
     if how.follow {
-        return follow(name, session).await;
+        return follow(name, begun, session).await;
     }
     if controller::holder(store, now).await?.is_none() {
         streams::complain(format_args!(
@@ -260,9 +268,7 @@ fn record(
     (operator, time): (String, Timestamp),
 ) -> Result<ChannelRecord, FleetError> {
     let ours: Vec<&Seen> = hosts.iter().filter(|seen| seen.report.channel.as_ref() == Some(name)).collect();
-    // A server that has lost its data must not make hosts refuse what is signed now.
-    let known = ours.iter().map(|seen| seen.report.serial).chain(current.map(|channel| channel.record.serial)).max();
-    let serial = known.unwrap_or(0) + 1;
+    let serial = next_serial(current.map(|channel| channel.record.serial));
     let id = format!("{name}-{serial}");
     let ranks: Vec<Rank> = ours.iter().map(|seen| rank(&id, how.first.as_deref(), &seen.report)).collect();
     let previous = current.and_then(|channel| match channel.state() {
@@ -283,13 +289,7 @@ fn record(
     Ok(ChannelRecord { channel, serial, bundle, previous, rollout, operator, message, time })
 }
 
-async fn change(
-    name: &Label,
-    to: State,
-    from: &[State],
-    note: &Note,
-    session: &Session,
-) -> Result<ExitCode, FleetError> {
+async fn change(name: &Label, to: State, from: &[State], note: &Note, session: &Session) -> Result<u64, FleetError> {
     let channel = session.store.existing_channel(name).await?;
     let state = channel.state();
     if !from.contains(&state) {
@@ -299,27 +299,49 @@ async fn change(
             state.name()
         )));
     }
-    set_state(&channel, to, note.message.clone(), session).await?;
-    Ok(ExitCode::SUCCESS)
+    set_state(&channel, to, note.message.clone(), session).await
 }
 
-async fn set_state(channel: &Channel, to: State, message: Option<String>, session: &Session) -> Result<(), FleetError> {
+/// Sets the state of a rollout, and returns the revision of its progress.
+async fn set_state(
+    channel: &Channel,
+    to: State,
+    message: Option<String>,
+    session: &Session,
+) -> Result<u64, FleetError> {
     let now = session.store.now().await?;
     let progress = channel.progress.clone().unwrap_or_else(|| Progress::begin(&channel.record, now));
     let progress = progress.with(to, &session.operator_name(), message);
-    if session.store.set_progress(channel, &progress).await? {
-        return Ok(());
-    }
-    Err(FleetError(format!("channel {}: the rollout has changed in the meantime; try again", channel.record.channel)))
+    let name = &channel.record.channel;
+    let faster = || FleetError(format!("channel {name}: the rollout has changed in the meantime; try again"));
+    session.store.set_progress(channel, &progress).await?.ok_or_else(faster)
 }
 
-/// Advances a rollout until it ends, and shows how it goes.
-async fn follow(name: &Label, session: &Session) -> Result<ExitCode, FleetError> {
+/// Waits until the server answers with progress of at least this revision, and returns the channel.
+async fn until_known(name: &Label, revision: u64, session: &Session) -> Result<Channel, FleetError> {
+    let until = Instant::now() + KNOWN_WITHIN;
+    loop {
+        let channel = session.store.channel(name).await?;
+        match channel.filter(|channel| channel.progress_revision >= revision) {
+            Some(channel) => return Ok(channel),
+            None if Instant::now() > until => {
+                return Err(FleetError(format!(
+                    "channel {name}: the server does not answer with what was just written"
+                )));
+            }
+            None => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Advances a rollout until it ends, and shows how it goes. Progress before the given revision is not that of this rollout:
+/// a server of a cluster may not have a newer one yet.
+async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<ExitCode, FleetError> {
     let controller = Controller::new(session.store.clone());
     let mut shown = None;
     loop {
         controller.step(Some(name)).await?;
-        let channel = session.store.existing_channel(name).await?;
+        let channel = until_known(name, begun.unwrap_or(0), session).await?;
         let line = line(session, &channel).await?;
         let text = summary(&line);
         if shown.as_ref() != Some(&text) {
@@ -380,7 +402,7 @@ async fn line(session: &Session, channel: &Channel) -> Result<Line, FleetError> 
         channel: channel.record.channel.clone(),
         bundle: channel.record.bundle.to_string(),
         state: channel.state(),
-        wave: progress.map_or(0, |progress| progress.wave) + 1,
+        wave: progress.map_or(0, |progress| progress.wave).saturating_add(1),
         waves: channel.record.rollout.waves.len(),
         reported: tally.in_step,
         waiting: tally.waiting,
@@ -456,7 +478,7 @@ pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, 
                 what: if is_start { "started".to_owned() } else { progress.state.name().to_owned() },
                 rollout: record.rollout.id.clone(),
                 bundle: record.bundle.to_string(),
-                wave: (progress.state == State::Running).then_some(progress.wave + 1),
+                wave: (progress.state == State::Running).then_some(progress.wave.saturating_add(1)),
                 by: progress.by,
                 message: progress.message,
             });

@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
         if !missing.remove(&answer.host) {
             continue;
         }
-        // `diff` ends with 1 if there are differences, and `check` with 3 if something is pending.
+        // `check` ends with 3 if something is pending.
         is_well &=
             answer.error.is_none() && answer.exit_code.is_some_and(|code| is_expected(arguments.operation, code));
         streams::show_progress("");

@@ -18,6 +18,8 @@ use tokio::time::timeout;
 
 /// The timeout for the status.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval at which it is looked for changes that are not reported.
+const POLL: Duration = Duration::from_secs(5);
 /// The size of the stack of the thread that waits for changes.
 const STACK: usize = 64 << 10;
 /// The time for which changes are gathered.
@@ -61,21 +63,19 @@ impl Agent {
         serde_json::from_slice(&text).map_err(|error| about(&error))
     }
 
-    /// Returns the changes of what the agent writes.
+    /// Returns the changes of what the agent writes. If the system has no means left to notice them, it is looked at again
+    /// and again.
     pub(super) fn changes(&self) -> Result<Changes, FleetError> {
-        let watch = || -> io::Result<Changes> {
-            fs::create_dir_all(&self.state)?;
-            let inotify = inotify::init(inotify::CreateFlags::CLOEXEC)?;
-            let flags = inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CREATE;
-            inotify::add_watch(&inotify, &self.state, flags)?;
-            let (sender, changed) = mpsc::channel(1);
-            thread::Builder::new()
-                .name("agent".to_owned())
-                .stack_size(STACK)
-                .spawn(move || pass_on(&inotify, &sender))?;
-            Ok(Changes { changed })
-        };
-        watch().map_err(|error| FleetError::about(self.state.display(), error))
+        let about = |error: io::Error| FleetError::about(self.state.display(), error);
+        fs::create_dir_all(&self.state).map_err(about)?;
+        let flags = inotify::WatchFlags::MODIFY | inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CREATE;
+        let watched = inotify::init(inotify::CreateFlags::CLOEXEC)
+            .and_then(|inotify| inotify::add_watch(&inotify, &self.state, flags).map(|_| inotify));
+        let Ok(inotify) = watched else { return Ok(Changes { changed: None }) };
+        let (sender, changed) = mpsc::channel(1);
+        let thread = thread::Builder::new().name("agent".to_owned()).stack_size(STACK);
+        thread.spawn(move || pass_on(&inotify, &sender)).map_err(about)?;
+        Ok(Changes { changed: Some(changed) })
     }
 }
 
@@ -112,16 +112,20 @@ fn pass_on(inotify: &OwnedFd, sender: &mpsc::Sender<()>) {
 
 /// The changes of what the agent writes.
 pub(super) struct Changes {
-    changed: mpsc::Receiver<()>,
+    changed: Option<mpsc::Receiver<()>>,
 }
 
 impl Changes {
     /// Waits until something has changed, and until that is over.
     pub(super) async fn next(&mut self) {
-        match self.changed.recv().await {
-            Some(()) => tokio::time::sleep(SETTLE).await,
-            None => std::future::pending().await,
-        }
+        let pause = match &mut self.changed {
+            Some(changed) => match changed.recv().await {
+                Some(()) => SETTLE,
+                None => std::future::pending().await,
+            },
+            None => POLL,
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -23,8 +23,6 @@ struct Kept {
     channels: BTreeMap<String, u64>,
     /// The serials of data layers by key.
     layers: BTreeMap<String, u64>,
-    /// The channel that is followed.
-    channel: Option<String>,
     /// The number of the last event that was sent.
     event: u64,
 }
@@ -42,18 +40,12 @@ impl Memory {
         Memory { path, kept }
     }
 
-    /// Returns the serial of the channel that is followed.
-    pub(super) fn serial(&self) -> u64 {
-        self.kept.channel.as_ref().and_then(|channel| self.kept.channels.get(channel)).copied().unwrap_or(0)
-    }
-
     /// Accepts a record of a channel, unless a later one was accepted before.
     pub(super) fn accept_channel(&mut self, channel: &str, serial: u64) -> Result<(), FleetError> {
         let known = self.kept.channels.get(channel).copied().unwrap_or(0);
         later(known, serial)?;
         self.change(|kept| {
             kept.channels.insert(channel.to_owned(), serial);
-            kept.channel = Some(channel.to_owned());
         })
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Target {
     root: Root,
     channel: Option<Label>,
     signers: Signers,
+    /// The record that was verified last, as it is stored.
+    accepted: Option<(Vec<u8>, ChannelRecord)>,
     wanted: Option<BundleId>,
     installed: Option<BundleId>,
     /// What cannot be installed, and why.
@@ -55,6 +57,7 @@ impl Target {
             root: root.clone(),
             channel: config.channel.clone(),
             signers: Signers::new(root.allowed_signers()),
+            accepted: None,
             wanted: None,
             installed: resumed.installed.map(|installed| installed.id()),
             refused: None,
@@ -115,13 +118,17 @@ impl Target {
         Ok(())
     }
 
-    fn accept(&self, channel: &Label, stored: &[u8], memory: &mut Memory) -> Result<ChannelRecord, FleetError> {
+    fn accept(&mut self, channel: &Label, stored: &[u8], memory: &mut Memory) -> Result<ChannelRecord, FleetError> {
+        if let Some((_, record)) = self.accepted.as_ref().filter(|(known, _)| known == stored) {
+            return Ok(record.clone());
+        }
         let about = |error: FleetError| FleetError::about(format!("channel {channel}"), error);
         let record: ChannelRecord = Signed::open(stored, Namespace::Channel, &self.signers).map_err(about)?;
         if record.channel != *channel {
             return Err(about(FleetError(format!("the server has the record of channel {} there", record.channel))));
         }
         memory.accept_channel(channel.as_str(), record.serial).map_err(about)?;
+        self.accepted = Some((stored.to_vec(), record.clone()));
         Ok(record)
     }
 
@@ -134,9 +141,14 @@ impl Target {
         (is_new || self.must_run) && is_time && waiting(status).is_none()
     }
 
+    /// Returns the time at which a bundle is to be fetched again.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.not_before.filter(|time| *time > Instant::now())
+    }
+
     /// Installs the bundle, and has it applied.
     pub(super) async fn pursue(&mut self, store: &Store, config: &HostConfig, agent: &Agent) {
-        self.not_before = Some(Instant::now() + RETRY);
+        self.not_before = None;
         if let Some(wanted) = self.wanted.clone().filter(|wanted| self.installed.as_ref() != Some(wanted)) {
             match self.install(&wanted, store, config).await {
                 Ok(()) => {
@@ -146,6 +158,7 @@ impl Target {
                 Err(Failure::Fetch(error)) => {
                     holo_process::streams::complain(format_args!("holo-fleet: {error}"));
                     self.error = Some(error.to_string());
+                    self.not_before = Some(Instant::now() + RETRY);
                     return;
                 }
                 Err(Failure::Refuse(error)) => {

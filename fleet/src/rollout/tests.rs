@@ -46,7 +46,6 @@ fn member(name: &str, version: &str, result: Option<Outcome>) -> Member {
         roles: Vec::new(),
         bundle: Some(bundle(version)),
         refused: None,
-        serial: 2,
         result,
         reason: None,
         waiting: None,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The time to wait for something on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// The interval between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -33,6 +33,10 @@ static EVENTS: LazyLock<Validator> =
 
 fn schema(text: &str) -> Validator {
     jsonschema::validator_for(&serde_json::from_str(text).unwrap()).unwrap()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A running NATS server with its data.
@@ -54,9 +58,24 @@ impl Server {
 
     /// Returns a server that was not started yet.
     pub(crate) fn stopped() -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let folder = tempfile::tempdir().unwrap();
         Server { folder, port, process: None, config: String::new() }
+    }
+
+    /// Starts servers that form a cluster.
+    pub(crate) fn cluster(number: usize) -> Vec<Server> {
+        let mut servers: Vec<Server> = (0..number).map(|_| Server::stopped()).collect();
+        let ports: Vec<u16> = servers.iter().map(|_| free_port()).collect();
+        let routes =
+            ports.iter().map(|port| format!("\"nats-route://127.0.0.1:{port}\"")).collect::<Vec<_>>().join(", ");
+        for (index, (server, port)) in servers.iter_mut().zip(&ports).enumerate() {
+            server.configure(&format!(
+                "server_name: s{index}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
+            ));
+        }
+        servers.iter_mut().for_each(Server::start_again);
+        servers
     }
 
     /// Adds to its configuration.
@@ -196,6 +215,20 @@ impl Operator {
         Background { process: Some(program.start().unwrap()) }
     }
 
+    /// Runs `holo-fleet` until it succeeds.
+    #[track_caller]
+    pub(crate) fn until_success(&self, arguments: &[&str]) {
+        let begun = Instant::now();
+        loop {
+            let run = self.run(arguments);
+            if run.success() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {}", run.stderr_lossy());
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Returns the lines of JSON of a command.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
@@ -217,7 +250,8 @@ impl Operator {
             if is_so(&lines) {
                 return lines;
             }
-            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {lines:#?}");
+            let error = || format!("{:?}", self.run(arguments));
+            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {lines:#?}{}", error());
             std::thread::sleep(LOOK);
         }
     }
@@ -286,6 +320,11 @@ impl Host {
         Host::with_files(server, operator, name, section, |root| root.file("etc/machine-id", format!("{id}\n")))
     }
 
+    /// Starts an agent that belongs to a fleet on several servers.
+    pub(crate) fn start_at(urls: &str, operator: &Operator, name: &str, section: &str) -> Host {
+        Host::with_all(urls, operator, name, section, |root| root)
+    }
+
     /// Starts an agent whose root has more files.
     pub(crate) fn with_files(
         server: &Server,
@@ -294,11 +333,20 @@ impl Host {
         section: &str,
         more: impl FnOnce(ScratchRoot) -> ScratchRoot,
     ) -> Host {
+        Host::with_all(&format!("{:?}", server.url()), operator, name, section, more)
+    }
+
+    fn with_all(
+        url: &str,
+        operator: &Operator,
+        name: &str,
+        section: &str,
+        more: impl FnOnce(ScratchRoot) -> ScratchRoot,
+    ) -> Host {
         let root = Host::blank(name).dir("srv/app").file("etc/os-release", "ID=unittest\n");
         let root = root.file("etc/holo/allowed_signers", operator.root.read("etc/holo/allowed_signers"));
-        let url = server.url();
         let config = format!(
-            "interval = \"1h\"\nhealth_interval = \"1s\"\n[fleet]\nurl = \"{url}\"\nhost = \"{name}\"\n{section}\n"
+            "interval = \"1h\"\nhealth_interval = \"1s\"\n[fleet]\nurl = {url}\nhost = \"{name}\"\n{section}\n"
         );
         let root = more(root.file("etc/holo/agent.toml", config));
         let mut host = Host::stopped(name, root);

@@ -12,6 +12,7 @@ mod manual;
 mod partitions;
 mod rollouts;
 mod signatures;
+mod size;
 mod trust;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ("crash", crash::trials()),
         ("rollouts", rollouts::trials()),
         ("partitions", partitions::trials()),
+        ("size", size::trials()),
         ("trust", trust::trials()),
     ])
 }

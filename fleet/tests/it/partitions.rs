@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("events of an outage arrive once, and hosts work on without a server", &NEEDS, outage),
         trial_of("a server that has lost its data is prepared again", &NEEDS, lost_data),
+        trial_of("a cluster of three loses a server in the middle of a rollout", &NEEDS, cluster),
         trial_of("a server cannot replay, exchange or change what operators have signed", &NEEDS, wrong_hands),
         trial_of("a bundle that the server has only a part of is not installed", &NEEDS, incomplete),
         trial_of("the program of a host is started again, and ends with the agent", &WITH_PGREP, with_the_agent),
@@ -89,8 +90,50 @@ fn outage() {
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
 }
 
+fn cluster() {
+    let mut servers = Server::cluster(3);
+    let urls: Vec<String> = servers.iter().map(|server| format!("{:?}", server.url())).collect();
+    let operator = Operator::new(&servers[0]);
+    let urls = format!("[{}]", urls.join(", "));
+    operator.root.write("etc/holo/fleet.toml", format!("url = {urls}\nsigning_key = \"/root/.ssh/id\"\n"));
+    // The servers elect a leader first.
+    operator.until_success(&["init", "--replicas", "3"]);
+    let names = ["web1", "web2", "web3"];
+    let host = |name: &&str| Host::start_at(&urls, &operator, name, "channel = \"web\"");
+    let mut hosts: Vec<Host> = names.iter().map(host).collect();
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 3);
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "1s", "--follow"]);
+    let bundle = operator.publish("site", "2", "port 82");
+    let _controller = operator.background(&["controller"]);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "1,2,100%", "--soak", "4s"]);
+    let leader = leader_of("KV_holo-channels", &servers[0]);
+    servers[leader].kill();
+    let is_over = |line: &Value| line["state"] == "complete" && line["bundle"] == "site@2";
+    operator.until(&["rollout", "status", "web", "--json"], |lines| lines.first().is_some_and(is_over));
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 82\n");
+    }
+}
+
+/// Returns the index of the server that leads a stream.
+fn leader_of(stream: &str, server: &Server) -> usize {
+    let mut leader = None;
+    as_server(server, async |context| {
+        let info = context.get_stream(stream).await.unwrap().cached_info().cluster.clone();
+        leader = info.unwrap().leader;
+    });
+    leader.unwrap().trim_start_matches('s').parse().unwrap()
+}
+
 fn lost_data() {
     let (mut server, operator, mut host) = running();
+    let set_data = |text: &str| {
+        operator.root.write("data.toml", text);
+        operator.must(&["data", "set", "common", &operator.root.join("data.toml").to_string_lossy()]);
+    };
+    set_data("port = 80\n");
+    host.until_file("etc/holo/fleet-data/01-common.toml", "port = 80\n");
     server.kill();
     server.lose_data();
     server.start_again();
@@ -99,7 +142,9 @@ fn lost_data() {
     operator.must(&["init"]);
     let hosts = operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
     assert_eq!(hosts[0]["bundle"], "site@1");
-    // The record is newer than the one that the host knows.
+    // What is stored is newer than what the host knows.
+    set_data("port = 82\n");
+    host.until_file("etc/holo/fleet-data/01-common.toml", "port = 82\n");
     roll_out(&operator, "2", "port 82");
     host.until_file("srv/app/conf", "port 82\n");
 }
@@ -140,17 +185,19 @@ fn wrong_hands() {
     host.until_file("srv/app/conf", "port 82\n");
     // The previous bundle and layer again.
     as_server(&server, async |context| put(context, "holo-channels", "web", first.clone()).await);
-    host.until_said("channel web: the server has record 1, which is older than 2, so that it is refused");
+    host.until_said("channel web: the server has record ");
+    host.until_said("so that it is refused");
     as_server(&server, async |context| put(context, "holo-data", "common", layer.clone()).await);
-    host.until_said("data layer common: the server has record 1, which is older than 2, so that it is refused");
+    host.until_said("data layer common: the server has record ");
     // A record that nobody has signed.
     let mut changed: Value = serde_json::from_slice(&first).unwrap();
-    let record = changed["record"].as_str().unwrap().replace("\"serial\":1", "\"serial\":9");
+    let record = changed["record"].as_str().unwrap().replace("\"serial\":", "\"serial\":9");
     changed["record"] = json!(record);
     as_server(&server, async |context| put(context, "holo-data", "common", Vec::from("{}")).await);
     as_server(&server, async |context| {
         put(context, "holo-channels", "web", changed.to_string().into_bytes()).await;
-        let progress = json!({"serial": 9, "state": "complete", "wave": 0, "since": "2026-01-01T00:00:00Z", "by": "x"});
+        let progress =
+            json!({"serial": u64::MAX, "state": "complete", "wave": 0, "since": "2026-01-01T00:00:00Z", "by": "x"});
         put(context, "holo-channels", "web.progress", progress.to_string().into_bytes()).await;
     });
     host.until_said("channel web: the signature is not of anyone who may sign for holo-channel");

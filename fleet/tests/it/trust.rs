@@ -176,5 +176,5 @@ fn roles() {
     operator.must(&["data", "set", "common", &data]);
     assert_eq!(operator.must(&["data", "get", "common"]), "port = 80\n");
     let listed = operator.json(&["data", "list", "--json"]);
-    assert_eq!((&listed[0]["layer"], &listed[0]["serial"]), (&json!("common"), &json!(1)));
+    assert_eq!((&listed[0]["layer"], &listed[0]["bytes"]), (&json!("common"), &json!(10)));
 }

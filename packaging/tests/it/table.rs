@@ -95,7 +95,7 @@ fn packages_are_reproducible() {
         let (first, second) = (packages(&one, format), packages(&two, format));
         let run = one.run("diff", &["-r".as_ref(), first.as_os_str(), second.as_os_str()]);
         assert!(run.success(), "{run}");
-        assert_eq!(fs::read_dir(&first).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(&first).unwrap().count(), 5);
     }
 }
 
