@@ -35,8 +35,8 @@ pub(crate) const EVENT_SUBJECT: &str = "holo.event";
 const HISTORY: i64 = 64;
 /// The time after which events are removed.
 const EVENTS_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// The maximum size of all events in bytes.
-const EVENTS_SIZE: i64 = 4 << 30;
+/// The maximum size of all events in bytes, which the server reserves on its disk.
+const EVENTS_SIZE: i64 = 1 << 30;
 /// The number of events that are kept of each kind of a host, so that a host cannot push out those of others.
 const EVENTS_OF_KIND: i64 = 10_000;
 /// The time within which an event that is sent again is recognized.
