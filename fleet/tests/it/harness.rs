@@ -275,7 +275,8 @@ impl Operator {
         let (folder, file) = (self.root.join(folder), file.to_string_lossy().into_owned());
         self.must(&["bundle", "build", &folder.to_string_lossy(), "--output", &file]);
         self.must(&["bundle", "sign", &file]);
-        self.must(&["bundle", "push", &file]);
+        // A cluster may still elect the leader of this stream.
+        self.until_success(&["bundle", "push", &file]);
         format!("{name}@{version}")
     }
 }
