@@ -4,6 +4,7 @@
 //! inbox of its own, so that it does not hear answers to others, and it may not create consumers, because these can make
 //! the server write to any subject.
 
+use crate::disk::replace;
 use crate::error::FleetError;
 use crate::names::{Host, Label};
 use crate::store::{BUNDLES, CHANNELS, DATA, EVENT_SUBJECT, EVENTS, HOSTS, REGISTRY};
@@ -12,8 +13,6 @@ use nkeys::KeyPair;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events, which are part of their subjects. A host that could choose them could push out others' events.
@@ -129,7 +128,7 @@ impl Users {
              # which says where it listens, its certificate, and where JetStream keeps its data.\n\
              authorization {{\n  timeout: 20\n  users: [\n{users}  ]\n}}\n"
         );
-        write(&folder.join("nats-server.conf"), config.as_bytes(), 0o644)
+        replace(&folder.join("nats-server.conf"), config.as_bytes(), 0o644)
     }
 }
 
@@ -142,25 +141,11 @@ fn seed(path: &Path, rotate: bool) -> Result<String, FleetError> {
         _ => {
             let pair = KeyPair::new_user();
             let seed = pair.seed().map_err(|error| about(&error))?;
-            write(path, format!("{seed}\n").as_bytes(), 0o600)?;
+            replace(path, format!("{seed}\n").as_bytes(), 0o600)?;
             pair
         }
     };
     Ok(pair.public_key())
-}
-
-fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), FleetError> {
-    let write = || -> std::io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let mut file = tempfile::Builder::new().prefix(".holo-fleet.").tempfile_in(folder)?;
-        file.write_all(content)?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|error| FleetError::about(path.display(), error))
 }
 
 /// Returns the prefix of the inboxes of a user, which nobody else may hear.

@@ -12,9 +12,8 @@ pub(crate) mod rollout;
 pub(crate) mod run;
 
 use crate::config::Root;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::{Cli, Verb};
-use holo_process::{Stream, streams};
 use serde::Serialize;
 use std::error::Error;
 use std::process::ExitCode;
@@ -47,12 +46,13 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
 }
 
 fn print(text: &str) -> Outcome {
-    streams::write(Stream::Stdout, format!("{text}\n").as_bytes())?;
+    session::print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_json(value: &impl Serialize) -> Outcome {
-    print(&serde_json::to_string(value)?)
+    session::print_json(value)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod connection;
 mod controller;
+mod disk;
 mod error;
 mod host;
 mod names;

@@ -1,7 +1,8 @@
 //! The data layers that are meant for a host, as files that `holo` reads.
 
-use super::memory::{Memory, replace};
+use super::memory::Memory;
 use crate::config::{HostConfig, Root};
+use crate::disk::replace;
 use crate::error::FleetError;
 use crate::record::{LayerRecord, Signed};
 use crate::signing::{Namespace, Signers};

@@ -1,13 +1,12 @@
 //! What a host remembers over restarts.
 
 use crate::config::Root;
+use crate::disk::replace;
 use crate::error::FleetError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The serials of what was accepted, below which nothing is accepted any more, and which events were sent.
 #[derive(Debug)]
@@ -89,19 +88,4 @@ fn later(known: u64, serial: u64) -> Result<(), FleetError> {
         return Ok(());
     }
     Err(FleetError(format!("the server has record {serial}, which is older than {known}, so that it is refused")))
-}
-
-/// Replaces a file atomically and durably, with this mode. Its directory is created, private if the file is.
-pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FleetError> {
-    let write = || -> std::io::Result<()> {
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        fs::DirBuilder::new().recursive(true).mode(mode | (mode & 0o444) >> 2).create(directory)?;
-        let mut file = tempfile::Builder::new().prefix(".holo-fleet.").tempfile_in(directory)?;
-        file.write_all(content)?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        fs::File::open(directory)?.sync_all()
-    };
-    write().map_err(|error| FleetError::about(path.display(), error))
 }
