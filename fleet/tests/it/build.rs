@@ -1,6 +1,6 @@
 //! Tests of `holo-fleet bundle build`.
 
-use crate::desk::{desk, fail, fleet, run, succeed};
+use crate::desk::{SSH, desk, fail, fleet, run, succeed};
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
@@ -13,7 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("other_tools_can_read_it", other_tools_can_read_it),
         trial("definitions_are_checked_with_file_and_line", definitions_are_checked_with_file_and_line),
         trial("files_that_do_not_belong_there_are_all_named", files_that_do_not_belong_there_are_all_named),
-        trial("private_keys_are_refused_with_file_and_line", private_keys_are_refused_with_file_and_line),
+        trial_of("private_keys_are_refused_with_file_and_line", &SSH, private_keys_are_refused_with_file_and_line),
         trial("the_description_is_checked", the_description_is_checked),
         trial("the_size_is_limited", the_size_is_limited),
     ]
