@@ -509,6 +509,13 @@ pub struct Check {
     /// Show pending changes as unified diffs
     #[arg(long)]
     pub diff: bool,
+    /// Preview the installation of the resource files, configuration and data below this directory, such as those of a
+    /// package
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "root")]
+    pub with: Option<PathBuf>,
+    /// Preview the removal of this resource file, or directory
+    #[arg(long, value_name = "PATH")]
+    pub without: Vec<PathBuf>,
     /// What happens to entities that a person has changed
     #[command(flatten)]
     pub policy: EditPolicy,

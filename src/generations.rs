@@ -16,6 +16,7 @@
 //! detects whether inputs have changed since a run began to read them.
 
 mod fingerprint;
+mod future;
 mod inputs;
 mod pin;
 mod recording;
@@ -26,6 +27,7 @@ mod values;
 mod version;
 
 pub use fingerprint::{Extent, Fingerprint, hasher};
+pub use future::{Changes, FutureError};
 pub use inputs::{Access, Inputs, Node, followed};
 pub use pin::{Pin, PinError, restore_generated, tidy};
 pub use recording::{Keeper, Observer, Reading, Recorded, RecordingError, Request, read};

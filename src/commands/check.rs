@@ -8,7 +8,9 @@ use crate::discovery::inventory::{Inventory, Purpose};
 use crate::discovery::misplaced::{self, Misplaced};
 use crate::entities::Source;
 use crate::error::{FatalError, exit};
+use crate::generations::Changes;
 use crate::history::Standings;
+use crate::host::cache::CacheDirectory;
 use crate::host::interrupt::Interrupt;
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
@@ -27,11 +29,31 @@ pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, Fa
     let preview = Preview { differences: arguments.diff, warns_of_misplaced: true, ..Preview::default() };
     context.settings.on_edit = arguments.policy.on_edit.unwrap_or(context.settings.on_edit);
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
+    let changes = Changes { with: arguments.with.as_deref(), without: &arguments.without };
+    if changes.with.is_some() || !changes.without.is_empty() {
+        return in_future(changes, &arguments.selection, preview, context);
+    }
     let Context { settings, interrupt, reporter } = context;
     let mut standings = Standings::new(*reporter, arguments.selection.selectors.is_empty());
     let done = walk(settings, interrupt, &mut standings, &arguments.selection, preview);
     standings.keep(settings, "check", &done, &Database::new(settings.root.state_database()));
     done.map(exit_code)
+}
+
+/// Checks what an apply would do after these changes of the inputs. What is known about the machine stays as it is.
+fn in_future(
+    changes: Changes<'_>,
+    selection: &Selection,
+    preview: Preview,
+    context: &mut Context<'_>,
+) -> Result<u8, FatalError> {
+    super::refuse_if_pinned("preview changes", context)?;
+    let Context { settings, interrupt, reporter } = context;
+    // It must outlive the use of the inputs.
+    let cache = CacheDirectory::create(&settings.temporary_directory)?;
+    let inputs = changes.lay_out(&settings.root, cache.path()).map_err(FatalError::could_not_run)?;
+    settings.root = settings.root.clone().with_future_inputs(inputs);
+    walk(settings, interrupt, *reporter, selection, preview).map(exit_code)
 }
 
 /// The options of the apply that a check previews.
@@ -69,7 +91,7 @@ pub(super) fn walk(
         }
     };
     let settings = &inputs.settings;
-    if preview.warns_of_misplaced && selection.selectors.is_empty() && settings.root.inputs().is_none() {
+    if preview.warns_of_misplaced && selection.selectors.is_empty() && settings.root.earlier_inputs().is_none() {
         show_misplaced(settings, &inventory, reporter);
     }
     let flawed = inventory.is_flawed_for(selection);
@@ -84,7 +106,7 @@ fn show_misplaced(settings: &Settings, inventory: &Inventory, reporter: &mut dyn
     let mut found = misplaced::without_plugin(&settings.root, &ids);
     found.extend(misplaced::unread(&settings.root, inventory));
     for Misplaced { title, remedy } in found {
-        reporter.warning(format!("{title}; {remedy}"));
+        reporter.warning(settings.root.with_shown_paths(&format!("{title}; {remedy}")));
         reporter.end_paragraph();
     }
 }

@@ -43,7 +43,7 @@ pub fn run(
     remarks: &mut impl Remarks,
 ) -> Result<Generated, FatalError> {
     let virtual_root = cache.subdirectory("generated-resources")?;
-    if let Some(inputs) = settings.root.inputs() {
+    if let Some(inputs) = settings.root.earlier_inputs() {
         return generations::restore_generated(inputs, &virtual_root).map_err(FatalError::could_not_run);
     }
     let mut generated = Generated::new();
@@ -60,7 +60,8 @@ pub fn run(
         let limit = Some(settings.limit.unwrap_or(TIME_LIMIT));
         let (messages, requests, max_output) = (false, false, settings.max_output);
         let program = Program { path: &generator, arguments, environment, messages, requests, limit, max_output };
-        run_one(program, interrupt, remarks)?;
+        let shown = settings.root.with_shown_paths(&generator.to_string_lossy());
+        run_one(program, Path::new(&shown), interrupt, remarks)?;
         made = made_below(&virtual_root)?;
         for path in &made {
             generated.entry(path.clone()).or_insert_with(|| generator.clone());
@@ -102,8 +103,12 @@ pub(super) fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     Ok(found)
 }
 
-fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remarks) -> Result<(), FatalError> {
-    let path = program.path;
+fn run_one(
+    program: Program<'_>,
+    path: &Path,
+    interrupt: &Interrupt,
+    remarks: &mut impl Remarks,
+) -> Result<(), FatalError> {
     let failed =
         |source: PluginError| FatalError::Generator(Box::new(GeneratorError { path: path.to_owned(), source }));
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());

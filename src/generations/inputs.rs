@@ -85,6 +85,13 @@ impl Found {
     }
 }
 
+/// Finds all inputs below the root, and what makes generated files.
+pub(super) fn all(root: &Root) -> Result<Vec<Found>, InputError> {
+    let mut today = find(&Places { root: root.clone(), virtual_root: PathBuf::new() }, &Generated::new())?;
+    today.walk(&root.join(GENERATORS), Path::new(GENERATORS), true)?;
+    Ok(today.found)
+}
+
 /// Finds all inputs below the root, and the generated files in the virtual root.
 pub(super) fn find(places: &Places, generated: &Generated) -> Result<Today, InputError> {
     let mut today = Today::default();

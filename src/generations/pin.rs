@@ -337,7 +337,7 @@ fn write_all(files: &[(PathBuf, Access)], content: &mut dyn Read) -> Result<(), 
 }
 
 /// Sets the owner and mode of a file or directory. Without root privileges, the owner stays the current user.
-fn give(path: &Path, access: Access) -> io::Result<()> {
+pub(super) fn give(path: &Path, access: Access) -> io::Result<()> {
     let owner = (Uid::from_raw(access.uid), Gid::from_raw(access.gid));
     match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {
         Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}

@@ -115,7 +115,7 @@ impl From<ConfigError> for FatalError {
 /// snippets need not.
 pub fn read(root: &Root) -> Result<Configuration, ConfigError> {
     let mut configuration = read_files(root)?;
-    if root.inputs().is_some() {
+    if root.earlier_inputs().is_some() {
         let today = read_files(&root.today()).map(|today| today.plugins).unwrap_or_default();
         let is_known = |id: &str| configuration.plugins.iter().any(|known| known.id == id);
         let new: Vec<PluginLine> = today.into_iter().filter(|line| !is_known(&line.id)).collect();

@@ -14,8 +14,10 @@ const OWN_RESOURCES: &str = "etc/holo/resources";
 #[derive(Clone, Debug)]
 pub struct Root {
     path: PathBuf,
-    /// The directory with the inputs of an earlier run, if they are used instead of the current ones.
+    /// The directory with the inputs that are used instead of the current ones.
     inputs: Option<PathBuf>,
+    /// Whether these are those of an earlier run.
+    is_earlier: bool,
     /// A lock that keeps that directory from being removed while any clone exists.
     #[expect(dead_code, reason = "the lock is held as long as the file is open")]
     in_use: Option<Arc<File>>,
@@ -28,14 +30,20 @@ impl Root {
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
         let path = given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        Root { path, inputs: None, in_use: None, own_resources: None }
+        Root { path, inputs: None, is_earlier: false, in_use: None, own_resources: None }
     }
 
-    /// Returns the same root, with inputs that are read from another directory. `in_use` is the lock on that directory,
-    /// if another run might remove it.
+    /// Returns the same root, with the inputs of an earlier run, which are read from this directory. `in_use` is the lock
+    /// on that directory, if another run might remove it.
     #[must_use]
     pub fn with_inputs(self, directory: PathBuf, in_use: Option<File>) -> Root {
-        Root { inputs: Some(directory), in_use: in_use.map(Arc::new), ..self }
+        Root { inputs: Some(directory), is_earlier: true, in_use: in_use.map(Arc::new), ..self }
+    }
+
+    /// Returns the same root, with inputs that may be used in the future, which are read from this directory.
+    #[must_use]
+    pub fn with_future_inputs(self, directory: PathBuf) -> Root {
+        Root { inputs: Some(directory), is_earlier: false, ..self }
     }
 
     /// Returns the same root, with another directory in place of the administrator's resources.
@@ -52,10 +60,16 @@ impl Root {
         own.or_else(|| Some((self.inputs.clone()?, self.join(""))))
     }
 
-    /// Returns the directory with the inputs of an earlier run, if they are used instead of the current ones.
+    /// Returns the directory with the inputs that are used instead of the current ones, if any.
     #[must_use]
     pub fn inputs(&self) -> Option<&Path> {
         self.inputs.as_deref()
+    }
+
+    /// Like [`inputs`](Self::inputs), if they are those of an earlier run.
+    #[must_use]
+    pub fn earlier_inputs(&self) -> Option<&Path> {
+        self.inputs().filter(|_| self.is_earlier)
     }
 
     /// Returns true if the inputs are only those of this run, such as those of a preview.
@@ -67,7 +81,7 @@ impl Root {
     /// Returns the same root with the current inputs.
     #[must_use]
     pub fn today(&self) -> Root {
-        Root { inputs: None, in_use: None, ..self.clone() }
+        Root { inputs: None, is_earlier: false, in_use: None, ..self.clone() }
     }
 
     /// Returns the path as given, which is also passed to plugins.
@@ -123,6 +137,16 @@ impl Root {
     pub fn as_read(&self, shown: &Path) -> PathBuf {
         let kept = self.inputs().zip(shown.strip_prefix(self.join("")).ok()).map(|(inputs, below)| inputs.join(below));
         kept.filter(|path| path.exists()).unwrap_or_else(|| shown.to_owned())
+    }
+
+    /// Returns a message with the original paths of inputs that are read from elsewhere.
+    #[must_use]
+    pub fn with_shown_paths(&self, message: &str) -> String {
+        let read = |inputs: &Path| format!("{}/", inputs.display());
+        self.inputs().map_or_else(
+            || message.to_owned(),
+            |inputs| message.replace(&read(inputs), &format!("{}/", self.path.display()).replace("//", "/")),
+        )
     }
 
     /// Returns the directory of the generators.
