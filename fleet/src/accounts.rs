@@ -206,7 +206,7 @@ fn of_operator(operator: &OperatorUser) -> Permissions {
     publish.push(format!("$JS.API.CONSUMER.CREATE.{EVENTS}"));
     publish.extend(of_consumers.map(|request| format!("$JS.API.CONSUMER.{request}.{EVENTS}.>")));
     if operator.role == Role::Release {
-        publish.push("holo.run.*.apply".to_owned());
+        publish.extend(text(&["holo.run.*.apply", "holo.run.*.preview"]));
         publish.extend([CHANNELS, DATA, HOSTS, REGISTRY].map(|bucket| format!("$KV.{bucket}.>")));
         publish.push(format!("$O.{BUNDLES}.>"));
         publish.push(format!("$JS.API.STREAM.PURGE.OBJ_{BUNDLES}"));

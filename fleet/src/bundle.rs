@@ -10,7 +10,7 @@ mod secrets;
 
 pub(crate) use contents::{Contents, Options};
 pub(crate) use error::BundleError;
-pub(crate) use installed::{Installed, Record, install, resume, rollback};
+pub(crate) use installed::{Installed, Record, install, lay_out, resume, rollback};
 pub(crate) use manifest::{MAX_SIZE, Manifest, Member, Version};
 
 use crate::names::BundleId;

@@ -127,6 +127,7 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
     let store = Store::new(client);
     let id = fs::read_to_string(root.join("etc/machine-id")).unwrap_or_default().trim().to_owned();
     let memory = Memory::read(root);
+    requests::remove_previews(root);
     let agent = Agent::new(root);
     let target = Target::new(root, &config)?;
     let changes = agent.changes()?;
@@ -261,7 +262,7 @@ impl Machine {
                     None => return Err(FleetError("the server has ended the subscriptions".to_owned())),
                 },
                 request = requests.next() => match request {
-                    Some(request) => requests::answer(&self.store.client, &self.config, &self.root, request),
+                    Some(request) => requests::answer(&self.store, &self.config, &self.root, request),
                     None => return Err(FleetError("the server has ended the subscriptions".to_owned())),
                 },
                 () = self.changes.next() => {}

@@ -11,12 +11,13 @@ use super::{Bundle, signature_path};
 use crate::config::Root;
 use crate::names::BundleId;
 use crate::names::Label;
+use holo_change::claims::Claims;
 use holo_change::manifest::{EntryKind, FileDigests, ManifestEntry, Ownership};
-use holo_change::tree_store::{NewVersion, OwnedTree, PathOwners, StagedTree, TreeStore};
+use holo_change::tree_store::{NewVersion, OwnedTree, PathOwners, TreeError, TreeStore};
 use holo_change::{Locations, OnDisk, PathError, PathHandle, Stamp, Tree, set_ownership};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -126,6 +127,30 @@ pub(crate) fn rollback(root: &Root) -> Result<Record, BundleError> {
     installation.install(&bundle)
 }
 
+/// Unpacks a bundle to a directory, for a preview of its installation. Returns the files that the installation would
+/// remove.
+///
+/// # Errors
+/// If it would be refused, and if the bundle cannot be unpacked.
+pub(crate) fn lay_out(bundle: &Bundle, root: &Root, directory: &Path) -> Result<Vec<PathBuf>, BundleError> {
+    reject_newer(bundle)?;
+    let entries = entries(bundle);
+    let installation = Installation::open(root)?;
+    installation.reject_foreign(bundle)?;
+    let losses = installation.tree.losses(&entries, &PathOwners::default(), &Claims::default())?;
+    if !losses.is_empty() {
+        return Err(TreeError::LosesChanges(losses).into());
+    }
+    let installed = installation.tree.manifest().into_iter().flat_map(|manifest| manifest.entries.keys());
+    let is_file = |path: &Path| root.join(path).symlink_metadata().is_ok_and(|found| !found.is_dir());
+    let dropped = installed.filter(|path| !entries.contains_key(*path) && is_file(path)).cloned().collect();
+    // Another bundle may be installed meanwhile.
+    drop(installation);
+    let tree = Tree::open(directory)?;
+    bundle.unpack(|path, member, content| write(&tree, path, member, content))?;
+    Ok(dropped)
+}
+
 /// Finishes an installation that was interrupted.
 ///
 /// # Errors
@@ -220,7 +245,8 @@ impl Installation {
 
     fn replace_files(&mut self, bundle: &Bundle, has_begun: &Rc<Cell<bool>>) -> Result<(), BundleError> {
         let mut staged = self.tree.staging()?;
-        bundle.unpack(|path, member, content| stage(&mut staged, path, member, content))?;
+        bundle.unpack(|path, member, content| write(staged.tree(), path, member, content))?;
+        staged.entries = entries(bundle);
         let version = NewVersion { staged: Some(staged), recipe: bundle.digest.clone(), ..NewVersion::default() };
         self.tree.install(version, &Rc::default(), has_begun)?;
         self.tree.remove_dropped_bases(|| Ok::<_, PathError>(PathOwners::default()))?;
@@ -275,34 +301,45 @@ impl Installation {
     }
 }
 
-/// Writes a member to the staging directory.
-fn stage(staged: &mut StagedTree, path: &str, member: &Member, content: &mut dyn Read) -> Result<(), BundleError> {
+/// Returns the entries of a bundle's tree: its files, and the directories above them.
+fn entries(bundle: &Bundle) -> BTreeMap<PathBuf, ManifestEntry> {
     let owner = Ownership::default();
-    let mut above: Vec<&Path> =
-        Path::new(path).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
-    above.reverse();
-    for directory in above {
-        // It gets its mode at its final path.
-        staged.tree().place(directory).create_directory(0o700)?;
-        let kind = EntryKind::Directory { mode: 0o755 };
-        staged.entries.insert(directory.to_owned(), ManifestEntry { kind, owner });
+    let mut entries = BTreeMap::new();
+    for (path, member) in &bundle.manifest.files {
+        let kind = match member {
+            Member::Symlink { target } => EntryKind::Symlink { target: target.as_bytes().into() },
+            Member::File { sha256, size, .. } => {
+                EntryKind::File { mode: member.mode(), size: *size, sha256: sha256.clone() }
+            }
+        };
+        for directory in above(path) {
+            let kind = EntryKind::Directory { mode: 0o755 };
+            entries.insert(directory.to_owned(), ManifestEntry { kind, owner });
+        }
+        entries.insert(path.into(), ManifestEntry { kind, owner });
     }
-    let place = staged.tree().place(Path::new(path));
-    let kind = match member {
-        Member::Symlink { target } => {
-            place.create_symlink(target.as_bytes())?;
-            EntryKind::Symlink { target: target.as_bytes().into() }
-        }
-        Member::File { sha256, size, .. } => {
-            let mut file = place.create()?;
-            let shown = place.shown();
-            io::copy(content, &mut file).map_err(|source| BundleError::Write { path: shown.clone(), source })?;
-            set_ownership(&file, &shown, None, None, member.mode())?;
-            EntryKind::File { mode: member.mode(), size: *size, sha256: sha256.clone() }
-        }
-    };
-    staged.entries.insert(path.into(), ManifestEntry { kind, owner });
-    Ok(())
+    entries
+}
+
+/// Returns the directories above a path, the innermost first.
+fn above(path: &str) -> impl Iterator<Item = &Path> {
+    Path::new(path).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty())
+}
+
+/// Writes a member below a directory. The directories above it get their modes at their final paths.
+fn write(tree: &Arc<Tree>, path: &str, member: &Member, content: &mut dyn Read) -> Result<(), BundleError> {
+    let above: Vec<&Path> = above(path).collect();
+    for directory in above.into_iter().rev() {
+        tree.place(directory).create_directory(0o700)?;
+    }
+    let place = tree.place(Path::new(path));
+    if let Member::Symlink { target } = member {
+        return Ok(place.create_symlink(target.as_bytes())?);
+    }
+    let mut file = place.create()?;
+    let shown = place.shown();
+    io::copy(content, &mut file).map_err(|source| BundleError::Write { path: shown.clone(), source })?;
+    Ok(set_ownership(&file, &shown, None, None, member.mode())?)
 }
 
 /// Digests of files, which are read each time: a bundle is small, and rarely installed.

@@ -1,8 +1,10 @@
 //! `holo-fleet rollout`, `rollback`, `promote` and `log`.
 
+use super::run::{Question, period};
 use crate::channel::{Channel, Seen, rank, select};
 use crate::controller::{self, Controller, LOOK};
 use crate::error::FleetError;
+use crate::host::requests::{PREVIEW, Request};
 use crate::names::BundleId;
 use crate::names::Label;
 use crate::record::{Signed, next_serial};
@@ -37,6 +39,8 @@ pub(crate) enum RolloutVerb {
     Resume(Resume),
     /// End a rollout; hosts that have changed stay as they are
     Abort(Stop),
+    /// Show what a bundle would change on the hosts of a channel; nothing is changed
+    Preview(Preview),
 }
 
 /// `holo-fleet rollout start`
@@ -50,6 +54,26 @@ pub(crate) struct Start {
     bundle: String,
     #[command(flatten)]
     how: How,
+}
+
+/// `holo-fleet rollout preview`
+#[derive(Debug, Args)]
+pub(crate) struct Preview {
+    /// The channel
+    #[arg(value_name = "CHANNEL")]
+    channel: Label,
+    /// The bundle: NAME@VERSION, NAME for the last published one, or the beginning of a digest
+    #[arg(value_name = "BUNDLE")]
+    bundle: String,
+    /// Only these hosts of the channel, as an expression
+    #[arg(long, value_name = "EXPR")]
+    hosts: Option<String>,
+    /// The time to wait for answers
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = period)]
+    deadline: Duration,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// How a bundle is rolled out.
@@ -159,6 +183,28 @@ pub(crate) struct Log {
     json: bool,
 }
 
+/// Asks the hosts of a channel what a bundle would change.
+async fn preview(arguments: &Preview, session: &Session) -> Result<ExitCode, FleetError> {
+    let bundle = session.store.find_bundle(&arguments.bundle).await?.id;
+    let hosts = session.store.hosts().await?;
+    let mut selected = select(arguments.hosts.as_deref(), &hosts)?;
+    selected.retain(|seen| seen.report.channel.as_ref() == Some(&arguments.channel));
+    if selected.is_empty() {
+        return Err(FleetError(format!(
+            "no such host follows channel {}; look at: holo-fleet hosts",
+            arguments.channel
+        )));
+    }
+    let question = Question {
+        asked: PREVIEW,
+        request: Request { selectors: Vec::new(), bundle: Some(bundle) },
+        deadline: arguments.deadline,
+        json: arguments.json,
+    };
+    // As for `holo check`, which ends with 3 if something is pending.
+    question.put(&selected, session, |code| code == 0 || code == 3).await
+}
+
 fn duration(text: &str) -> Result<Duration, ValueError> {
     if text == "0" || text == "0s" {
         return Ok(Duration::ZERO);
@@ -191,6 +237,7 @@ pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCod
             change(&stop.channel, State::Aborted, &from, &stop.note, session).await?;
             Ok(ExitCode::SUCCESS)
         }
+        RolloutVerb::Preview(arguments) => preview(arguments, session).await,
         RolloutVerb::Resume(resume) => {
             let from = [State::Paused, State::Halted];
             let resumed = change(&resume.channel, State::Running, &from, &resume.note, session).await?;

@@ -1,9 +1,9 @@
 //! `holo-fleet run`: asks hosts to check, show differences, or apply.
 
-use crate::channel::select;
+use crate::channel::{Seen, select};
 use crate::config::Operation;
 use crate::error::FleetError;
-use crate::host::requests::{Answer, Request, subject};
+use crate::host::requests::{Answer, Request, name, subject};
 use crate::session::{Session, print, print_json};
 use clap::Args;
 use futures_util::StreamExt;
@@ -36,63 +36,89 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-fn period(text: &str) -> Result<Duration, ValueError> {
+pub(super) fn period(text: &str) -> Result<Duration, ValueError> {
     readers::interval(text.into_deserializer()).map(Option::unwrap_or_default)
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {
-    let about = |error: &dyn std::fmt::Display| FleetError::about("run", error);
     let hosts = session.store.hosts().await?;
     let selected = select(Some(&arguments.hosts), &hosts)?;
     if selected.is_empty() {
         return Err(FleetError(format!("no host matches {:?}; look at: holo-fleet hosts", arguments.hosts)));
     }
-    let client = &session.store.client;
-    let inbox = client.new_inbox();
-    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| about(&error))?;
-    let request =
-        serde_json::to_vec(&Request { selectors: arguments.selectors.clone() }).map_err(|error| about(&error))?;
-    let mut missing = BTreeSet::new();
-    for seen in selected {
-        let host = &seen.report.host;
-        let subject = subject(&host.token(), arguments.operation);
-        let sent = client.publish_with_reply(subject, inbox.clone(), request.clone().into()).await;
-        sent.map_err(|error| about(&error))?;
-        missing.insert(host.to_string());
-    }
-    let (total, deadline) = (missing.len(), Instant::now() + arguments.deadline);
-    let mut is_well = true;
-    while !missing.is_empty() {
-        streams::show_progress(&bar(total - missing.len(), total));
-        let Ok(Some(message)) = timeout_at(deadline, answers.next()).await else { break };
-        // Nobody listens: the host, or the server itself, says so.
-        let Ok(answer) = serde_json::from_slice::<Answer>(&message.payload) else { continue };
-        if !missing.remove(&answer.host) {
-            continue;
-        }
-        // `check` ends with 3 if something is pending.
-        is_well &=
-            answer.error.is_none() && answer.exit_code.is_some_and(|code| is_expected(arguments.operation, code));
-        streams::show_progress("");
-        if arguments.json {
-            print_json(&answer)?;
-        } else {
-            show(&answer)?;
-        }
-    }
-    streams::show_progress("");
-    for host in &missing {
-        is_well = false;
-        if arguments.json {
-            let error = Some("no answer".to_owned());
-            print_json(&Answer { host: host.clone(), exit_code: None, output: String::new(), error })?;
-        } else {
-            streams::complain(format_args!("{host}: no answer"));
-        }
-    }
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let question = Question {
+        asked: name(arguments.operation),
+        request: Request { selectors: arguments.selectors.clone(), bundle: None },
+        deadline: arguments.deadline,
+        json: arguments.json,
+    };
+    question.put(&selected, session, |code| is_expected(arguments.operation, code)).await
 }
 
+/// What hosts are asked for, and how the answers are shown.
+pub(super) struct Question {
+    /// A part of the subject.
+    pub(super) asked: &'static str,
+    pub(super) request: Request,
+    /// The time to wait for answers.
+    pub(super) deadline: Duration,
+    pub(super) json: bool,
+}
+
+impl Question {
+    /// Asks hosts, and shows the answers as they come. `is_expected` decides about exit codes.
+    pub(super) async fn put(
+        &self,
+        hosts: &[&Seen],
+        session: &Session,
+        is_expected: impl Fn(i32) -> bool,
+    ) -> Result<ExitCode, FleetError> {
+        let about = |error: &dyn std::fmt::Display| FleetError::about(self.asked, error);
+        let client = &session.store.client;
+        let inbox = client.new_inbox();
+        let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| about(&error))?;
+        let request = serde_json::to_vec(&self.request).map_err(|error| about(&error))?;
+        let mut missing = BTreeSet::new();
+        for seen in hosts {
+            let host = &seen.report.host;
+            let subject = subject(&host.token(), self.asked);
+            let sent = client.publish_with_reply(subject, inbox.clone(), request.clone().into()).await;
+            sent.map_err(|error| about(&error))?;
+            missing.insert(host.to_string());
+        }
+        let (total, deadline) = (missing.len(), Instant::now() + self.deadline);
+        let mut is_well = true;
+        while !missing.is_empty() {
+            streams::show_progress(&bar(total - missing.len(), total));
+            let Ok(Some(message)) = timeout_at(deadline, answers.next()).await else { break };
+            // Nobody listens: the host, or the server itself, says so.
+            let Ok(answer) = serde_json::from_slice::<Answer>(&message.payload) else { continue };
+            if !missing.remove(&answer.host) {
+                continue;
+            }
+            is_well &= answer.error.is_none() && answer.exit_code.is_some_and(&is_expected);
+            streams::show_progress("");
+            if self.json {
+                print_json(&answer)?;
+            } else {
+                show(&answer)?;
+            }
+        }
+        streams::show_progress("");
+        for host in &missing {
+            is_well = false;
+            if self.json {
+                let error = Some("no answer".to_owned());
+                print_json(&Answer { host: host.clone(), exit_code: None, output: String::new(), error })?;
+            } else {
+                streams::complain(format_args!("{host}: no answer"));
+            }
+        }
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// `check` ends with 3 if something is pending.
 fn is_expected(operation: Operation, code: i32) -> bool {
     match operation {
         Operation::Check => code == 0 || code == 3,

@@ -1,23 +1,43 @@
-//! Requests of operators: `holo-fleet run`.
+//! Requests of operators: `holo-fleet run`, and previews of bundles.
 
+use super::target::{Failure, fetch};
+use crate::bundle;
 use crate::config::{HostConfig, Operation, Root};
 use crate::error::FleetError;
+use crate::names::BundleId;
+use crate::signing::Signers;
+use crate::store::Store;
 use async_nats::{Client, Message, Subscriber};
 use holo_process::Program;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The time limit of a command.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the output in an answer, in bytes.
 const MAX_OUTPUT: usize = 512 << 10;
+/// The maximum size of an answer, in bytes. A server accepts messages up to 1 MiB unless it is configured otherwise.
+const MAX_ANSWER: usize = 1000 << 10;
+/// The directory for previews.
+const PREVIEWS: &str = "var/lib/holo-fleet/previews";
 
 /// What an operator asks for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// The entities; all if empty.
+    #[serde(default)]
     pub(crate) selectors: Vec<String>,
+    /// The bundle whose installation is previewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bundle: Option<BundleId>,
 }
+
+/// What hosts can be asked for, which is also a part of the subject: an operation, or a preview.
+pub(crate) const PREVIEW: &str = "preview";
 
 /// What a host answers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,8 +54,8 @@ pub(crate) struct Answer {
 }
 
 /// Returns the subject on which a host is asked for something.
-pub(crate) fn subject(token: &str, operation: Operation) -> String {
-    format!("holo.run.{token}.{}", name(operation))
+pub(crate) fn subject(token: &str, asked: &str) -> String {
+    format!("holo.run.{token}.{asked}")
 }
 
 /// Returns the name of an operation, which is also that of the command.
@@ -54,52 +74,96 @@ pub(super) async fn subscribe(client: &Client, config: &HostConfig) -> Result<Su
 }
 
 /// Answers a request, without waiting for it.
-pub(super) fn answer(client: &Client, config: &HostConfig, root: &Root, request: Message) {
-    let (client, config, root) = (client.clone(), config.clone(), root.clone());
+pub(super) fn answer(store: &Store, config: &HostConfig, root: &Root, request: Message) {
+    let (store, config, root) = (store.clone(), config.clone(), root.clone());
     tokio::spawn(async move {
         let Some(reply) = request.reply.clone() else { return };
-        let answer = tokio::task::spawn_blocking(move || meet(&config, &root, &request)).await;
-        let Ok(Ok(text)) = answer.map(|answer| serde_json::to_vec(&answer)) else { return };
-        let _ = client.publish(reply, text.into()).await;
+        let mut answer = meet(&store, &config, root, &request).await.unwrap_or_else(|error| Answer {
+            host: config.host.to_string(),
+            exit_code: None,
+            output: String::new(),
+            error: Some(error.to_string()),
+        });
+        // Some characters need several bytes in JSON, and a message has a maximum size.
+        let text = loop {
+            let Ok(text) = serde_json::to_vec(&answer) else { return };
+            if text.len() <= MAX_ANSWER {
+                break text;
+            }
+            let half = answer.output.len() / 2;
+            cut(&mut answer.output, half);
+        };
+        let _ = store.client.publish(reply, text.into()).await;
     });
 }
 
-fn meet(config: &HostConfig, root: &Root, request: &Message) -> Answer {
-    let refused = |error: String| Answer {
-        host: config.host.to_string(),
-        exit_code: None,
-        output: String::new(),
-        error: Some(error),
-    };
-    let operation = [Operation::Check, Operation::Diff, Operation::Apply]
-        .into_iter()
-        .find(|operation| *request.subject == *subject(&config.host.token(), *operation));
-    let Some(operation) = operation.filter(|operation| config.allow.contains(operation)) else {
-        let asked = request.subject.rsplit('.').next().unwrap_or_default();
-        return refused(format!("this host does not allow {asked}: see fleet.allow in agent.toml"));
-    };
-    let Ok(Request { selectors }) = serde_json::from_slice(&request.payload) else {
-        return refused("not a request of this version".to_owned());
-    };
-    let mut holo = Program::new(program(root));
-    holo.arg(name(operation)).arg("--").args(selectors).timeout(LIMIT).plain_locale();
-    match holo.output() {
-        Err(error) => refused(error.to_string()),
-        Ok(output) => {
-            let mut bytes = [output.stdout, output.stderr].concat();
-            if bytes.len() > MAX_OUTPUT {
-                bytes.truncate(MAX_OUTPUT);
-                bytes.extend_from_slice("\n… (cut)\n".as_bytes());
-            }
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            let error = output.ended.timed_out.map(|limit| format!("not done within {limit:?}"));
-            Answer { host: config.host.to_string(), exit_code: output.ended.code(), output: text, error }
-        }
+/// Shortens an output.
+fn cut(output: &mut String, length: usize) {
+    output.truncate((0..=length).rev().find(|end| output.is_char_boundary(*end)).unwrap_or_default());
+    output.push_str("\n… (cut)\n");
+}
+
+async fn meet(store: &Store, config: &HostConfig, root: Root, request: &Message) -> Result<Answer, FleetError> {
+    let asked = request.subject.rsplit('.').next().unwrap_or_default();
+    let is_preview = asked == PREVIEW;
+    let named = [Operation::Check, Operation::Diff, Operation::Apply].into_iter().find(|known| name(*known) == asked);
+    // A preview shows differences, and changes nothing.
+    let operation = if is_preview { Some(Operation::Diff) } else { named };
+    if !operation.is_some_and(|operation| config.allow.contains(&operation)) {
+        return Err(FleetError(format!("this host does not allow {asked}: see fleet.allow in agent.toml")));
     }
+    let no_request = |_| FleetError("not a request of this version".to_owned());
+    let Request { selectors, bundle } = serde_json::from_slice(&request.payload).map_err(no_request)?;
+    let mut arguments: Vec<OsString> = vec![if is_preview { "check" } else { asked }.into()];
+    let mut previewed = None;
+    if let Some(bundle) = bundle.filter(|_| is_preview) {
+        let signers = Signers::new(root.allowed_signers());
+        let fetched = fetch(&bundle, store, &signers, config.allow_unsigned).await;
+        previewed = Some(fetched.map_err(|(Failure::Fetch(error) | Failure::Refuse(error))| error)?);
+    }
+    let host = config.host.to_string();
+    let done = tokio::task::spawn_blocking(move || {
+        // Must outlive its use.
+        let directory;
+        if let Some(bundle) = previewed {
+            directory = previews(&root)?;
+            let dropped = bundle::lay_out(&bundle, &root, directory.path());
+            let dropped = dropped.map_err(|error| FleetError(error.to_string()))?;
+            arguments.extend(["--diff".into(), "--with".into(), directory.path().into()]);
+            let dropped = dropped.into_iter().map(|path| Path::new("/").join(path));
+            arguments.extend(dropped.flat_map(|path| ["--without".into(), path.into_os_string()]));
+        }
+        run(&root, host, arguments, selectors)
+    });
+    done.await.map_err(|error| FleetError(error.to_string()))?
+}
+
+/// Returns a new directory for a preview.
+fn previews(root: &Root) -> Result<TempDir, FleetError> {
+    let parent = root.join(PREVIEWS);
+    let made = fs::create_dir_all(&parent).and_then(|()| tempfile::tempdir_in(&parent));
+    made.map_err(|error| FleetError::about(parent.display(), error))
+}
+
+/// Removes what previews have left that were killed.
+pub(super) fn remove_previews(root: &Root) {
+    let _ = fs::remove_dir_all(root.join(PREVIEWS));
+}
+
+fn run(root: &Root, host: String, arguments: Vec<OsString>, selectors: Vec<String>) -> Result<Answer, FleetError> {
+    let mut holo = Program::new(program(root));
+    holo.args(arguments).arg("--").args(selectors).timeout(LIMIT).plain_locale();
+    let output = holo.output().map_err(|error| FleetError(error.to_string()))?;
+    let mut text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if text.len() > MAX_OUTPUT {
+        cut(&mut text, MAX_OUTPUT);
+    }
+    let error = output.ended.timed_out.map(|limit| format!("not done within {limit:?}"));
+    Ok(Answer { host, exit_code: output.ended.code(), output: text, error })
 }
 
 /// Returns `holo`: the configured one, that beside this program, or that in `$PATH`.
-fn program(root: &Root) -> std::ffi::OsString {
+fn program(root: &Root) -> OsString {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct AgentFile {

@@ -187,15 +187,9 @@ impl Target {
     }
 
     async fn install(&self, wanted: &BundleId, store: &Store, config: &HostConfig) -> Result<(), Failure> {
-        let (bytes, signature) = store.fetch(&wanted.digest).await.map_err(Failure::Fetch)?;
-        let refuse = |error: BundleError| Failure::Refuse(FleetError(error.to_string()));
-        let shown = Path::new(&wanted.digest);
-        let bundle = Bundle::verified(shown, bytes, signature, &self.signers, config.allow_unsigned).map_err(refuse)?;
-        if bundle.id() != *wanted {
-            return Err(Failure::Refuse(FleetError(format!("the server has {} instead of it", bundle.id()))));
-        }
+        let bundle = fetch(wanted, store, &self.signers, config.allow_unsigned).await?;
         tell(BundleState::Fetched, wanted, None);
-        bundle::install(&bundle, &self.root).map_err(refuse)?;
+        bundle::install(&bundle, &self.root).map_err(Failure::refuse)?;
         tell(BundleState::Installed, wanted, None);
         Ok(())
     }
@@ -215,12 +209,34 @@ impl Target {
     }
 }
 
+/// Fetches a bundle, and verifies it.
+pub(super) async fn fetch(
+    wanted: &BundleId,
+    store: &Store,
+    signers: &Signers,
+    allow_unsigned: bool,
+) -> Result<Bundle, Failure> {
+    let (bytes, signature) = store.fetch(&wanted.digest).await.map_err(Failure::Fetch)?;
+    let shown = Path::new(&wanted.digest);
+    let bundle = Bundle::verified(shown, bytes, signature, signers, allow_unsigned).map_err(Failure::refuse)?;
+    if bundle.id() != *wanted {
+        return Err(Failure::Refuse(FleetError(format!("the server has {} instead of it", bundle.id()))));
+    }
+    Ok(bundle)
+}
+
 /// Why a bundle is not installed.
-enum Failure {
+pub(super) enum Failure {
     /// It is tried again.
     Fetch(FleetError),
     /// It is not tried again.
     Refuse(FleetError),
+}
+
+impl Failure {
+    fn refuse(error: impl Into<BundleError>) -> Failure {
+        Failure::Refuse(FleetError(error.into().to_string()))
+    }
 }
 
 fn tell(state: BundleState, bundle: &BundleId, reason: Option<String>) {

@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &NEEDS,
             failing,
         ),
+        trial_of("a preview shows what a bundle would change, and changes nothing", &NEEDS, a_preview_changes_nothing),
         trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
     ]
 }
@@ -102,6 +103,43 @@ fn running(server: &Server, operator: &Operator, names: &[&str]) -> Vec<Host> {
     let bundle = operator.publish("site", "1", "port 80");
     operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
     hosts
+}
+
+/// Hosts say what a bundle would change, or why they would refuse it, and stay as they are.
+fn a_preview_changes_nothing() {
+    let (server, operator) = prepared();
+    let mut hosts = running(&server, &operator, &["w1", "w2"]);
+    operator.root.write("srv/next/holo-bundle.toml", "name = \"site\"\nversion = \"2\"\n");
+    let definition = "[[file]]\npath = \"/srv/app/other\"\ncontent = \"{{ data.text }}\\n\"\n";
+    operator.root.write("srv/next/usr/share/holo/files/20-other.toml.jinja", definition);
+    operator.root.write("srv/next/etc/holo/data/common.toml", "text = \"as previewed\"\n");
+    let holorc = format!("plugin files={}\n", built("holo-files").display());
+    operator.root.write("srv/next/etc/holorc.d/10-files", holorc);
+    let bundle = operator.publish_folder("srv/next", "site", "2");
+    let definition = hosts[1].root.read("usr/share/holo/files/10-app.toml");
+    hosts[1].root.write("usr/share/holo/files/10-app.toml", format!("{definition}# a person's\n"));
+    // The agent writes to its own directories at any time.
+    let list = "find etc srv usr -type f -exec sha256sum {} + | sort; find etc srv usr | sort; ls -A var/lib/holo-fleet/previews";
+    let state = |host: &Host| host.root.run("sh", &["-c", list]).stdout;
+    let before: Vec<_> = hosts.iter().map(state).collect();
+    let run = operator.run(&["rollout", "preview", "web", &bundle]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let shown = run.stdout_lossy();
+    for part in ["would remove", "/srv/app/conf", "would make", "/srv/app/other", "+as previewed"] {
+        assert!(shown.contains(part), "{run}");
+    }
+    assert!(shown.contains("/usr/share/holo/files/10-app.toml was changed since the bundle was installed"), "{run}");
+    let answers = operator.json(&["rollout", "preview", "web", &bundle, "--hosts", "host == 'w1'", "--json"]);
+    assert_eq!((answers.len(), &answers[0]["host"], &answers[0]["exit_code"]), (1, &json!("w1"), &json!(3)));
+    let none = operator.run(&["rollout", "preview", "db", &bundle]);
+    assert!(none.stderr_lossy().contains("no such host follows channel db"), "{none}");
+    let after: Vec<_> = hosts.iter().map(state).collect();
+    assert_eq!(before, after);
+    let rollout =
+        ["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--max-failed", "50%", "--follow"];
+    operator.must(&rollout);
+    hosts[0].until_file("srv/app/other", "as previewed\n");
+    assert!(!hosts[0].root.exists("srv/app/conf"));
 }
 
 /// Returns the content of a file on each host.

@@ -152,8 +152,9 @@ async fn reading_with_its_own_inbox(server: &Server, seed: &str) {
 fn roles() {
     let (server, operator) = with_users();
     operator.must(&["init"]);
-    let _web = host(&server, &operator, "web1", "channel = \"web\"\nallow = [\"check\", \"apply\"]\nroles = [\"eu\"]");
+    let _web = host(&server, &operator, "web1", "channel = \"web\"\nallow = [\"check\", \"diff\", \"apply\"]\nroles = [\"eu\"]");
     operator.until(&["hosts", "--json"], |lines| lines.len() == 1 && lines[0]["result"] == "unchanged");
+    operator.publish("site", "1", "port 80");
     operator.root.write("data.toml", "port = 80\n");
     let data = path(&operator, "data.toml");
     let refused = |operator: &Operator, arguments: &[&str]| {
@@ -169,10 +170,12 @@ fn roles() {
     operator.must(&["events"]);
     operator.must(&["run", "--hosts", "true", "check"]);
     refused(&operator, &["run", "--hosts", "true", "apply"]);
+    refused(&operator, &["rollout", "preview", "web", "site"]);
     refused(&operator, &["data", "set", "common", &data]);
     refused(&operator, &["hosts", "remove", "web1"]);
     let operator = become_user(operator, "rob");
     operator.must(&["run", "--hosts", "true", "apply"]);
+    operator.must(&["rollout", "preview", "web", "site"]);
     operator.must(&["data", "set", "common", &data]);
     assert_eq!(operator.must(&["data", "get", "common"]), "port = 80\n");
     let listed = operator.json(&["data", "list", "--json"]);
