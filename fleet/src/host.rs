@@ -97,6 +97,8 @@ fn say(news: &News) {
 struct Machine {
     root: Root,
     config: HostConfig,
+    /// The credentials in use.
+    credentials: Option<String>,
     id: String,
     store: Store,
     agent: Agent,
@@ -120,6 +122,7 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
     let signals = |kind| signal(kind).map_err(|error| FleetError(error.to_string()));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let (sender, mut connections) = watch::channel(0_u64);
+    let credentials = config.link.read_credentials().ok().flatten();
     let client = keep_connected(&config.link, move |is_connected| {
         sender.send_modify(|count| *count = if is_connected { (*count | 1) + 2 } else { (*count + 2) & !1 });
     });
@@ -136,6 +139,7 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
     let mut machine = Machine {
         root,
         config,
+        credentials,
         id,
         store,
         agent,
@@ -178,8 +182,10 @@ impl Machine {
                     Some(format!("no connection to {}", self.config.link.urls.join(", "))),
                 );
                 // Nothing is to be done until it is there.
-                if connections.changed().await.is_err() {
-                    return;
+                tokio::select! {
+                    changed = connections.changed() => if changed.is_err() { return },
+                    // The agent starts this program again, which then uses the new ones.
+                    () = self.has_new_credentials() => return,
                 }
                 continue;
             }
@@ -198,6 +204,13 @@ impl Machine {
             }
             // What the server refuses for good must not fill it with events.
             sleep((RETRY * 2_u32.pow(failures.min(6))).min(MAX_RETRY)).await;
+        }
+    }
+
+    /// Waits until the file with the credentials has changed, because those in use may have been revoked.
+    async fn has_new_credentials(&self) {
+        while self.config.link.read_credentials().is_ok_and(|credentials| credentials == self.credentials) {
+            sleep(RETRY).await;
         }
     }
 

@@ -14,8 +14,8 @@ use std::fmt::Display;
 /// The minimum length of the beginning of a digest.
 const MIN_DIGEST: usize = 8;
 
-/// The size of the chunks of a bundle in bytes. The usual limit of a message is 1 MiB.
-const CHUNK: usize = 256 << 10;
+/// The size of the chunks of a bundle in bytes. On a link with 10 kB/s, one arrives before its request times out.
+const CHUNK: usize = 64 << 10;
 
 /// A bundle on the server.
 #[derive(Clone, Debug)]
@@ -24,6 +24,17 @@ pub(crate) struct Published {
     pub(crate) size: u64,
     pub(crate) time: Timestamp,
     pub(crate) signature: Option<String>,
+}
+
+/// The part of a bundle that was fetched.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    /// The ID of the object in the store.
+    object: String,
+    chunks: usize,
+    /// The sequence number of the last chunk.
+    sequence: u64,
+    content: Vec<u8>,
 }
 
 impl Published {
@@ -103,8 +114,12 @@ impl Store {
     /// Fetches a bundle and its signature. What is not complete or not what was published is an error.
     ///
     /// Each chunk is requested by itself. A consumer would need a permission with which the server could be made to write
-    /// to any subject.
-    pub(crate) async fn fetch(&self, digest: &str) -> Result<(Vec<u8>, Option<String>), FleetError> {
+    /// to any subject. After a lost connection, the next call continues with `so_far`.
+    pub(crate) async fn fetch(
+        &self,
+        digest: &str,
+        so_far: &mut Fetched,
+    ) -> Result<(Vec<u8>, Option<String>), FleetError> {
         let about = |error: &dyn Display| FleetError::about(format!("bundle {digest:.12}"), error);
         let info = self.bundles().await?.info(digest).await.map_err(|error| about(&error))?;
         if info.deleted {
@@ -113,16 +128,20 @@ impl Store {
         let signature = Published::of(&info).and_then(|bundle| bundle.signature);
         let stream = self.context.get_stream_no_info(format!("OBJ_{BUNDLES}")).await.map_err(|error| about(&error))?;
         let subject = format!("$O.{BUNDLES}.C.{}", info.nuid);
-        let (mut sequence, mut content) = (0, Vec::new());
-        for _ in 0..info.chunks {
-            let chunk = stream.direct_get_next_for_subject(&subject, Some(sequence + 1)).await;
+        if so_far.object != info.nuid {
+            *so_far = Fetched { object: info.nuid.clone(), ..Fetched::default() };
+        }
+        while so_far.chunks < info.chunks {
+            let chunk = stream.direct_get_next_for_subject(&subject, Some(so_far.sequence + 1)).await;
             let chunk = chunk.map_err(|error| about(&format!("the server has not all of it: {error}")))?;
-            sequence = chunk.sequence;
-            content.extend_from_slice(&chunk.payload);
-            if content.len() as u64 > MAX_SIZE {
+            so_far.sequence = chunk.sequence;
+            so_far.chunks += 1;
+            so_far.content.extend_from_slice(&chunk.payload);
+            if so_far.content.len() as u64 > MAX_SIZE {
                 return Err(about(&"it is larger than a bundle can be"));
             }
         }
+        let content = std::mem::take(so_far).content;
         if hex(&Sha256::digest(&content)) != digest {
             return Err(about(&"what the server has is not what was published"));
         }

@@ -5,6 +5,7 @@ use crate::bundle;
 use crate::config::{HostConfig, Operation, Root};
 use crate::error::FleetError;
 use crate::names::BundleId;
+use crate::published::Fetched;
 use crate::signing::Signers;
 use crate::store::Store;
 use async_nats::{Client, Message, Subscriber};
@@ -118,7 +119,7 @@ async fn meet(store: &Store, config: &HostConfig, root: Root, request: &Message)
     let mut previewed = None;
     if let Some(bundle) = bundle.filter(|_| is_preview) {
         let signers = Signers::new(root.allowed_signers());
-        let fetched = fetch(&bundle, store, &signers, config.allow_unsigned).await;
+        let fetched = fetch(&bundle, store, &signers, config.allow_unsigned, &mut Fetched::default()).await;
         previewed = Some(fetched.map_err(|(Failure::Fetch(error) | Failure::Refuse(error))| error)?);
     }
     let host = config.host.to_string();

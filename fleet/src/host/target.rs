@@ -9,6 +9,7 @@ use crate::config::{HostConfig, Root};
 use crate::error::FleetError;
 use crate::names::BundleId;
 use crate::names::Label;
+use crate::published::Fetched;
 use crate::record::Signed;
 use crate::report::{HostReport, Outcome};
 use crate::rollout::ChannelRecord;
@@ -34,6 +35,8 @@ pub(super) struct Target {
     accepted: Option<(Vec<u8>, ChannelRecord)>,
     wanted: Option<BundleId>,
     installed: Option<BundleId>,
+    /// What has arrived of the bundle that is wanted.
+    fetched: Fetched,
     /// What cannot be installed, and why.
     refused: Option<(BundleId, String)>,
     /// Why the channel is not followed at present.
@@ -60,6 +63,7 @@ impl Target {
             accepted: None,
             wanted: None,
             installed: resumed.installed.map(|installed| installed.id()),
+            fetched: Fetched::default(),
             refused: None,
             error: None,
             since: None,
@@ -186,8 +190,8 @@ impl Target {
         let _ = self.ended.changed().await;
     }
 
-    async fn install(&self, wanted: &BundleId, store: &Store, config: &HostConfig) -> Result<(), Failure> {
-        let bundle = fetch(wanted, store, &self.signers, config.allow_unsigned).await?;
+    async fn install(&mut self, wanted: &BundleId, store: &Store, config: &HostConfig) -> Result<(), Failure> {
+        let bundle = fetch(wanted, store, &self.signers, config.allow_unsigned, &mut self.fetched).await?;
         tell(BundleState::Fetched, wanted, None);
         bundle::install(&bundle, &self.root).map_err(Failure::refuse)?;
         tell(BundleState::Installed, wanted, None);
@@ -215,8 +219,9 @@ pub(super) async fn fetch(
     store: &Store,
     signers: &Signers,
     allow_unsigned: bool,
+    so_far: &mut Fetched,
 ) -> Result<Bundle, Failure> {
-    let (bytes, signature) = store.fetch(&wanted.digest).await.map_err(Failure::Fetch)?;
+    let (bytes, signature) = store.fetch(&wanted.digest, so_far).await.map_err(Failure::Fetch)?;
     let shown = Path::new(&wanted.digest);
     let bundle = Bundle::verified(shown, bytes, signature, signers, allow_unsigned).map_err(Failure::refuse)?;
     if bundle.id() != *wanted {

@@ -94,14 +94,9 @@ impl Server {
 
     /// Starts it with the data that it had.
     pub(crate) fn start_again(&mut self) {
-        let (data, config) = (self.folder.path().join("data"), self.folder.path().join("server.conf"));
-        fs::write(
-            &config,
-            format!("listen: 127.0.0.1:{}\njetstream {{ store_dir: {data:?} }}\n{}\n", self.port, self.config),
-        )
-        .unwrap();
+        self.write_config();
         let mut program = Program::new(nats());
-        program.arg("-c").arg(config).arg("-l").arg(self.folder.path().join("log"));
+        program.arg("-c").arg(self.config_file()).arg("-l").arg(self.folder.path().join("log"));
         self.process = Some(program.start().unwrap());
         let begun = Instant::now();
         while !self.answers() {
@@ -112,6 +107,16 @@ impl Server {
             );
             std::thread::sleep(LOOK);
         }
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.folder.path().join("server.conf")
+    }
+
+    fn write_config(&self) {
+        let data = self.folder.path().join("data");
+        let text = format!("listen: 127.0.0.1:{}\njetstream {{ store_dir: {data:?} }}\n{}\n", self.port, self.config);
+        fs::write(self.config_file(), text).unwrap();
     }
 
     fn answers(&self) -> bool {
@@ -125,6 +130,7 @@ impl Server {
 
     /// Makes it read its configuration again.
     pub(crate) fn reload(&self) {
+        self.write_config();
         let process = self.process.as_ref().unwrap();
         kill_process(Pid::from_raw(process.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
     }

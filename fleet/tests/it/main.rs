@@ -8,6 +8,7 @@ mod desk;
 mod harness;
 mod host;
 mod hostile;
+mod link;
 mod manual;
 mod partitions;
 mod rollouts;

@@ -1,19 +1,24 @@
 //! Servers that go away and come back, and those that are not to be trusted.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server};
+use crate::link::{Condition, Link};
 use async_nats::jetstream::{self, Context};
+use holo_testing::random::Random;
 use holo_testing::require::trial_of;
 use holo_testing::{Need, processes};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("events of an outage arrive once, and hosts work on without a server", &NEEDS, outage),
         trial_of("a server that has lost its data is prepared again", &NEEDS, lost_data),
         trial_of("a cluster of three loses a server in the middle of a rollout", &NEEDS, cluster),
+        trial_of("a slow link that drops again and again brings a bundle as a whole", &NEEDS, slow_link),
+        trial_of("a link that is cut without a word does not stop a rollout for the others", &NEEDS, cut_link),
         trial_of("a server cannot replay, exchange or change what operators have signed", &NEEDS, wrong_hands),
         trial_of("a bundle that the server has only a part of is not installed", &NEEDS, incomplete),
         trial_of("the program of a host is started again, and ends with the agent", &WITH_PGREP, with_the_agent),
@@ -114,6 +119,63 @@ fn cluster() {
     for host in &mut hosts {
         host.until_file("srv/app/conf", "port 82\n");
     }
+}
+
+/// Content that cannot be compressed to less than half.
+fn noise(bytes: usize) -> String {
+    let mut random = Random::new(1);
+    (0..bytes).map(|_| format!("{:x}", random.below(16))).collect()
+}
+
+/// Each connection lasts for less time than the bundle needs.
+fn slow_link() {
+    let server = Server::start();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    let link = Link::to(&server.url());
+    let mut host = Host::start_at(&format!("{:?}", link.url()), &operator, "web1", "channel = \"web\"");
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
+    roll_out(&operator, "1", "port 80");
+    host.until_file("srv/app/conf", "port 80\n");
+    let noise = noise(1 << 20);
+    link.set(Condition::Slow(Duration::from_millis(200), 40_000));
+    let bundle = operator.publish("site", "2", &noise);
+    let _controller = operator.background(&["controller"]);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s"]);
+    let (begun, mut drops) = (Instant::now(), 0);
+    let is_complete = || operator.run(&["rollout", "status", "web"]).status == Some(0);
+    while !is_complete() {
+        assert!(begun.elapsed() < PATIENCE, "{}", host.listen());
+        if begun.elapsed() > Duration::from_secs(8) * (drops + 1) {
+            link.drop_connections();
+            drops += 1;
+        }
+        host.listen();
+    }
+    assert!(drops >= 1, "the bundle came too fast");
+    host.until_file("srv/app/conf", &format!("{noise}\n"));
+    let events = operator.json(&["events", "--json", "--host", "web1", "--kind", "bundle"]);
+    let states: Vec<&str> = events.iter().filter_map(|event| event["state"].as_str()).collect();
+    assert_eq!(states, ["fetched", "installed", "fetched", "installed"]);
+    assert!(link.passed() < 3 << 20, "{}", link.passed());
+}
+
+/// The host is silent, and the rollout goes on without it; when it hears of it, it changes as well.
+fn cut_link() {
+    let (server, operator, mut host) = running();
+    let link = Link::to(&server.url());
+    let mut far = Host::start_at(&format!("{:?}", link.url()), &operator, "far", "channel = \"web\"");
+    far.until_file("srv/app/conf", "port 80\n");
+    link.set(Condition::Cut);
+    let bundle = operator.publish("site", "2", "port 82");
+    let arguments = ["--waves", "100%", "--soak", "0s", "--silent-after", "5s", "--max-failed", "1", "--follow"];
+    operator.must(&[&["rollout", "start", "web", &bundle], &arguments[..]].concat());
+    host.until_file("srv/app/conf", "port 82\n");
+    assert_eq!(far.root.read("srv/app/conf"), "port 80\n");
+    // What nobody has told the ends is noticed when the link is there again, or at the latest by their pings.
+    link.set(Condition::Good);
+    far.until_file("srv/app/conf", "port 82\n");
+    operator.until(&["hosts", "--json"], |lines| lines.iter().all(|line| line["bundle"] == "site@2"));
 }
 
 /// Returns the index of the server that leads a stream.

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("stolen credentials of a host do not reach beyond it", &NEEDS, stolen_host),
+        trial_of("a host whose key is revoked works on, and comes back with a new one", &NEEDS, revoked),
         trial_of("roles of operators are kept apart", &NEEDS, roles),
     ]
 }
@@ -149,10 +150,34 @@ async fn reading_with_its_own_inbox(server: &Server, seed: &str) {
     assert!(context.create_consumer_on_stream(config, "KV_holo-hosts").await.is_err());
 }
 
+/// Whoever has a stolen key is shut out at once; the machine works on, and comes back with its new key.
+fn revoked() {
+    let (mut server, operator) = with_users();
+    operator.must(&["init"]);
+    let mut web = host(&server, &operator, "web1", "channel = \"web\"");
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
+    let (users, output) = (path(&operator, "users.toml"), path(&operator, "accounts"));
+    operator.must(&["accounts", "--hosts", &users, "--output", &output, "--rotate", "web1"]);
+    server.configure(&operator.root.read("accounts/nats-server.conf").to_string());
+    server.reload();
+    web.until_said("not connected to the fleet");
+    assert!(web.agent(&["run-now", "--wait"]).success());
+    let events = |operator: &Operator| operator.json(&["events", "--json", "--host", "web1", "--kind", "run"]).len();
+    let before = events(&operator);
+    std::fs::write(web.root.join("etc/holo/fleet.nk"), operator.root.read("accounts/hosts/web1.nk")).unwrap();
+    operator.until(&["events", "--json", "--host", "web1", "--kind", "run"], |lines| lines.len() > before);
+    operator.until(&["run", "--hosts", "true", "check", "--json"], |lines| lines[0]["exit_code"] == json!(0));
+}
+
 fn roles() {
     let (server, operator) = with_users();
     operator.must(&["init"]);
-    let _web = host(&server, &operator, "web1", "channel = \"web\"\nallow = [\"check\", \"diff\", \"apply\"]\nroles = [\"eu\"]");
+    let _web = host(
+        &server,
+        &operator,
+        "web1",
+        "channel = \"web\"\nallow = [\"check\", \"diff\", \"apply\"]\nroles = [\"eu\"]",
+    );
     operator.until(&["hosts", "--json"], |lines| lines.len() == 1 && lines[0]["result"] == "unchanged");
     operator.publish("site", "1", "port 80");
     operator.root.write("data.toml", "port = 80\n");
