@@ -23,6 +23,16 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) const NATS: Need = Need::Trial("target/nats, which .ci/nats-server makes", || nats().exists());
 pub(crate) const NEEDS: [Need; 2] = [NATS, Need::Program("ssh-keygen")];
 
+/// What a machine needs whose clock is wrong.
+pub(crate) const WRONG_CLOCK: Need = Need::Trial("faketime", || clock_library().is_some());
+
+/// Returns the library with which a program sees another time.
+fn clock_library() -> Option<PathBuf> {
+    let of_each =
+        fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    { of_each }.find(|path| path.exists())
+}
+
 fn nats() -> PathBuf {
     directory().unwrap().parent().unwrap().join("nats/usr/sbin/nats-server")
 }
@@ -313,6 +323,8 @@ pub(crate) struct Host {
     name: String,
     process: Option<Process>,
     said: String,
+    /// How far its clock is off, such as `-400d`.
+    clock: Option<&'static str>,
 }
 
 impl Host {
@@ -369,7 +381,14 @@ impl Host {
 
     /// Returns a host whose agent was not started yet.
     pub(crate) fn stopped(name: &str, root: ScratchRoot) -> Host {
-        Host { root, name: name.to_owned(), process: None, said: String::new() }
+        Host { root, name: name.to_owned(), process: None, said: String::new(), clock: None }
+    }
+
+    /// Starts it again with another clock; see `WRONG_CLOCK`.
+    pub(crate) fn set_clock(&mut self, offset: &'static str) {
+        self.stop();
+        self.clock = Some(offset);
+        self.start_again();
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -380,6 +399,9 @@ impl Host {
         let mut agent = Program::new(built("holo-agent"));
         agent.arg("run").current_dir(self.root.path());
         agent.env("HOLO_ROOT_DIR", self.root.path()).env("TMPDIR", self.root.join("tmp")).env("LC_ALL", "C");
+        if let (Some(offset), Some(library)) = (self.clock, clock_library()) {
+            agent.env("LD_PRELOAD", library).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         agent.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").env_remove("WATCHDOG_USEC");
         self.process = Some(agent.start().unwrap());
     }

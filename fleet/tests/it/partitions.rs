@@ -1,6 +1,6 @@
 //! Servers that go away and come back, and those that are not to be trusted.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, WRONG_CLOCK};
 use crate::link::{Condition, Link};
 use async_nats::jetstream::{self, Context};
 use holo_testing::random::Random;
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a cluster of three loses a server in the middle of a rollout", &NEEDS, cluster),
         trial_of("a slow link that drops again and again brings a bundle as a whole", &NEEDS, slow_link),
         trial_of("a link that is cut without a word does not stop a rollout for the others", &NEEDS, cut_link),
+        trial_of("clocks that are a year wrong do not matter", &WITH_CLOCK, wrong_clocks),
         trial_of("a server cannot replay, exchange or change what operators have signed", &NEEDS, wrong_hands),
         trial_of("a bundle that the server has only a part of is not installed", &NEEDS, incomplete),
         trial_of("the program of a host is started again, and ends with the agent", &WITH_PGREP, with_the_agent),
@@ -26,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+const WITH_CLOCK: [Need; 3] = [NATS, Need::Program("ssh-keygen"), WRONG_CLOCK];
 const WITH_PGREP: [Need; 3] = [NATS, Need::Program("ssh-keygen"), Need::Program("pgrep")];
 
 fn with_the_agent() {
@@ -176,6 +178,44 @@ fn cut_link() {
     link.set(Condition::Good);
     far.until_file("srv/app/conf", "port 82\n");
     operator.until(&["hosts", "--json"], |lines| lines.iter().all(|line| line["bundle"] == "site@2"));
+}
+
+fn wrong_clocks() {
+    let server = Server::start();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    let host = |name: &str| Host::start(&server, &operator, name, "channel = \"web\"");
+    let mut hosts = ["past", "future", "present"].map(host);
+    hosts[0].set_clock("-400d");
+    hosts[1].set_clock("+400d");
+    operator.until(&["events", "--json", "--kind", "fleet"], |lines| lines.len() >= 3);
+    for (version, content) in [("1", "port 80"), ("2", "port 82")] {
+        roll_out(&operator, version, content);
+        for host in &mut hosts {
+            host.until_file("srv/app/conf", &format!("{content}\n"));
+        }
+        operator.root.write("data.toml", format!("text = \"{content}\"\n"));
+        operator.must(&["data", "set", "common", &operator.root.join("data.toml").to_string_lossy()]);
+        for host in &mut hosts {
+            host.until_file("etc/holo/fleet-data/01-common.toml", &format!("text = \"{content}\"\n"));
+        }
+    }
+    operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == json!(3));
+    // The server says when they were seen, and they say themselves when something has happened.
+    let seen: Vec<i64> = operator.json(&["hosts", "--json"]).iter().map(|line| age(&line["seen"])).collect();
+    assert!(seen.iter().all(|age| age.abs() < 1), "{seen:?}");
+    let events = operator.json(&["events", "--json", "--host", "past", "--kind", "bundle"]);
+    assert!(events.iter().all(|event| age(&event["time"]) > 390), "{events:#?}");
+    // Another machine with the name of one that is alive is refused, whatever it believes the time to be.
+    let mut second = Host::start_as(&server, &operator, "past", "another machine", "channel = \"web\"");
+    second.set_clock("+400d");
+    second.until_said("a name was refused: another machine");
+}
+
+/// Returns the age of a time in days.
+fn age(time: &Value) -> i64 {
+    let time: jiff::Timestamp = time.as_str().unwrap().parse().unwrap();
+    jiff::Timestamp::now().duration_since(time).as_hours() / 24
 }
 
 /// Returns the index of the server that leads a stream.
