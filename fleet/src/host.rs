@@ -33,8 +33,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The interval between reports if nothing changes.
-const REPORT: Duration = Duration::from_secs(60);
 /// The time for which another machine with the same name must have been silent.
 const TAKE_OVER: SignedDuration = SignedDuration::from_mins(3);
 /// The pause after an error, which doubles with each further one.
@@ -345,19 +343,19 @@ impl Machine {
 
     /// Sends a report if it is due, and returns the time of the next one.
     async fn report(&mut self, status: &Value) -> Result<Instant, FleetError> {
-        let report = self.describe(status);
+        let (report, interval) = (self.describe(status), self.target.report_interval());
         let is_same = |sent: &HostReport| HostReport { time: report.time, ..sent.clone() } == report;
         if let Some((sent, at)) = &self.sent
             && is_same(sent)
-            && at.elapsed() < REPORT
+            && at.elapsed() < interval
         {
-            return Ok(*at + REPORT);
+            return Ok(*at + interval);
         }
         let text = serde_json::to_vec(&report).map_err(|error| FleetError::about("the report", error))?;
         self.store.bucket(HOSTS).await?.put(&self.config.host.token(), text).await?;
         let now = Instant::now();
         self.sent = Some((report, now));
-        Ok(now + REPORT)
+        Ok(now + interval)
     }
 
     /// Returns what is reported, from the status of the agent.

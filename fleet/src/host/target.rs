@@ -26,6 +26,11 @@ use tokio::time::Instant;
 /// The pause before a bundle that could not be fetched is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// The longest interval between reports.
+const REPORT: Duration = Duration::from_secs(60);
+/// The shortest one, whatever the record of the channel says.
+const MIN_REPORT: Duration = Duration::from_secs(1);
+
 /// The bundle that a host is to run.
 pub(super) struct Target {
     root: Root,
@@ -76,6 +81,13 @@ impl Target {
 
     pub(super) fn installed(&self) -> Option<BundleId> {
         self.installed.clone()
+    }
+
+    /// Returns the time after which a report is due even if nothing has changed: it must not be taken for a sign of
+    /// silence if one is lost.
+    pub(super) fn report_interval(&self) -> Duration {
+        let silent_after = self.accepted.as_ref().map(|(_, record)| Duration::from_secs(record.rollout.silent_after));
+        silent_after.map_or(REPORT, |time| (time / 3).clamp(MIN_REPORT, REPORT))
     }
 
     pub(super) fn refused(&self) -> Option<BundleId> {

@@ -2,6 +2,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod book;
+mod booted;
 mod build;
 mod crash;
 mod desk;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("book", book::trials()),
+        ("booted", booted::trials()),
         ("build", build::trials()),
         ("signatures", signatures::trials()),
         ("host", host::trials()),

@@ -177,7 +177,7 @@ fn cut_link() {
     // What nobody has told the ends is noticed when the link is there again, or at the latest by their pings.
     link.set(Condition::Good);
     far.until_file("srv/app/conf", "port 82\n");
-    operator.until(&["hosts", "--json"], |lines| lines.iter().all(|line| line["bundle"] == "site@2"));
+    operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == json!(2));
 }
 
 fn wrong_clocks() {

@@ -45,10 +45,14 @@ done
 exit $status
 "#;
 
+/// The option for a network that nothing else uses.
+const OWN_NETWORK: &str = "--private-network";
+
 /// Creates and boots the system in namespaces that end with the test, because the input of their first process does. The arguments are
-/// the mount point, the root of the system, its target or an empty string for the default, and directories to bind.
+/// the mount point, the root of the system, its target or an empty string for the default, its network, and directories
+/// to bind.
 const ASSEMBLE: &str = r#"
-directory=$1 lower=$2 target=$3; shift 3
+directory=$1 lower=$2 target=$3 network=$4; shift 4
 mount -t tmpfs tmpfs "$directory"
 cd "$directory"
 mkdir upper work root
@@ -66,7 +70,7 @@ cat <&3 & lives=$!
     status=133
     while [ $status = 133 ]; do
         status=0
-        systemd-nspawn --quiet --directory=root --boot --register=no --keep-unit --machine=holo-test --private-network \
+        systemd-nspawn --quiet --directory=root --boot --register=no --keep-unit --machine=holo-test $network \
             --console=pipe "$@" -- ${target:+--unit=$target} </dev/null >log 2>&1 || status=$?
     done
     [ $status = 0 ] || cat log >&2
@@ -92,19 +96,26 @@ impl Overlay {
     #[must_use]
     #[track_caller]
     pub fn booted_with(directories: &[&Path]) -> Self {
-        sure(Self::boot(Path::new("/"), "basic.target", directories))
+        sure(Self::boot(Path::new("/"), "basic.target", OWN_NETWORK, directories))
+    }
+
+    /// Like `booted`, with the network of this machine: services and systems with it must use different ports.
+    #[must_use]
+    #[track_caller]
+    pub fn booted_online() -> Self {
+        sure(Self::boot(Path::new("/"), "basic.target", "", &[]))
     }
 
     /// Boots a copy of another system, whose root is this directory, to its default target. Its own files do not change.
     #[must_use]
     #[track_caller]
     pub fn booted_from(root: &Path) -> Self {
-        sure(Self::boot(root, "", &[]))
+        sure(Self::boot(root, "", OWN_NETWORK, &[]))
     }
 
-    fn boot(root: &Path, target: &str, directories: &[&Path]) -> Result<Self, IoError> {
+    fn boot(root: &Path, target: &str, network: &str, directories: &[&Path]) -> Result<Self, IoError> {
         let arguments = ["-ec".as_ref(), KEEP.as_ref(), "sh".as_ref()];
-        let system = [root.as_os_str(), target.as_ref()];
+        let system = [root.as_os_str(), target.as_ref(), network.as_ref()];
         let mut system = Self::keep("sh", &arguments, ("ASSEMBLE", ASSEMBLE), &system, directories)?;
         system.namespaces = &["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"];
         system.wait_until_up(None)?;
