@@ -473,6 +473,9 @@ pub trait EventSink {
     /// Records an event.
     fn record(&mut self, event: Event);
 
+    /// Sets the events that are not complete yet. After a crash, the next agent records them as they are.
+    fn hold(&mut self, events: Vec<Event>);
+
     /// Retries to write pending events.
     fn retry(&mut self);
 

@@ -4,7 +4,7 @@
 //! Each event is a line of JSON. A line truncated by a crash is skipped. When the file is too large, its oldest half is
 //! replaced with the numbers of its events. Events that cannot be written, for example because the disk is full, are
 //! kept in memory with the same limit, and in a file on another file system, where the next agent finds them after a
-//! crash.
+//! crash. Events that are not complete yet are kept there as well.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,9 @@ pub struct Spool {
     /// The number of bytes that are known to be complete lines.
     size: u64,
     waiting: VecDeque<Event>,
-    /// The file for pending events, if any.
+    /// The events that are not complete yet.
+    held: Vec<Event>,
+    /// The file for both, if any.
     refuge: Option<PathBuf>,
     is_refuge_used: bool,
     obstacle: Option<String>,
@@ -54,8 +56,8 @@ impl Spool {
         let size = metadata.as_ref().map_or(0, Metadata::len);
         let events = metadata.and_then(|_| Spool::read(&path).ok()).unwrap_or_default();
         let last_seq = events.iter().map(|event| event.header.seq).max().unwrap_or_default();
-        let (waiting, refuge, is_refuge_used, obstacle) = (VecDeque::new(), None, false, None);
-        Spool { path, limit, size, waiting, refuge, is_refuge_used, obstacle, last_seq, syncs: None }
+        let (waiting, held, refuge, is_refuge_used, obstacle) = (VecDeque::new(), Vec::new(), None, false, None);
+        Spool { path, limit, size, waiting, held, refuge, is_refuge_used, obstacle, last_seq, syncs: None }
     }
 
     /// Sets the file for pending events. Those that a previous agent left there become pending.
@@ -66,8 +68,12 @@ impl Spool {
         let on_disk = if left.is_empty() { Vec::new() } else { Spool::read(&self.path).unwrap_or_default() };
         // A crash may have happened after an event was written, but before it was removed from the pending ones.
         let is_on_disk = |event: &Event| on_disk.iter().any(|other| other.id == event.id);
-        self.last_seq = left.iter().map(|event| event.header.seq).fold(self.last_seq, u64::max);
-        self.waiting.extend(left.into_iter().filter(|event| !is_on_disk(event)));
+        for mut event in left.into_iter().filter(|event| !is_on_disk(event)) {
+            // Others may have been recorded since it was held.
+            event.header.seq = event.header.seq.max(self.last_seq + 1);
+            self.last_seq = event.header.seq;
+            self.waiting.push_back(event);
+        }
         self.refuge = Some(refuge);
         self
     }
@@ -85,15 +91,16 @@ impl Spool {
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// Writes the pending events to their file.
+    /// Writes the pending events, and those that are not complete yet, to their file.
     fn keep_waiting(&mut self) -> io::Result<()> {
         let Some(refuge) = &self.refuge else { return Ok(()) };
-        match (self.waiting.is_empty(), self.is_refuge_used) {
+        let is_empty = self.waiting.is_empty() && self.held.is_empty();
+        match (is_empty, self.is_refuge_used) {
             (true, false) => return Ok(()),
             (true, true) => fs::remove_file(refuge)?,
-            (false, _) => replace(refuge, &lines(&self.waiting)?, 0o600)?,
+            (false, _) => replace(refuge, &lines(self.waiting.iter().chain(&self.held))?, 0o600)?,
         }
-        self.is_refuge_used = !self.waiting.is_empty();
+        self.is_refuge_used = !is_empty;
         Ok(())
     }
 
@@ -226,6 +233,12 @@ impl EventSink for Spool {
         self.last_seq = self.last_seq.max(event.header.seq);
         self.waiting.push_back(event);
         self.retry();
+    }
+
+    fn hold(&mut self, events: Vec<Event>) {
+        self.held = events;
+        // If it cannot be written, only a crash within the next seconds would lose something.
+        let _ = self.keep_waiting();
     }
 
     fn retry(&mut self) {

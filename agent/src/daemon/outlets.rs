@@ -26,13 +26,15 @@ pub(super) struct Outlets<'a> {
     endpoint_error: Option<String>,
     retry_spool: Option<Instant>,
     storms: Storms,
+    /// True if there was a storm that was not over when the storms were kept last.
+    is_stormy: bool,
 }
 
 impl<'a> Outlets<'a> {
     pub(super) fn new(sink: Box<dyn EventSink + 'a>, metrics: Metrics) -> Outlets<'a> {
         let (textfile, endpoint, endpoint_error, retry_spool) = (None, None, None, None);
-        let storms = Storms::default();
-        Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, storms }
+        let (storms, is_stormy) = (Storms::default(), false);
+        Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, storms, is_stormy }
     }
 
     /// Applies a new configuration.
@@ -81,8 +83,20 @@ impl<'a> Outlets<'a> {
                 self.record(what, now);
             }
         }
+        self.keep_storms();
         self.note_spool();
         self.write_textfile();
+    }
+
+    /// Has the storms recorded as they are if the agent is killed.
+    fn keep_storms(&mut self) {
+        let events: Vec<Event> =
+            self.storms.brewing().map(|storm| self.event(What::Storm(storm.clone()), storm.ended)).collect();
+        let is_stormy = !events.is_empty();
+        if is_stormy || self.is_stormy {
+            self.sink.hold(events);
+        }
+        self.is_stormy = is_stormy;
     }
 
     /// Records the storms that are over; all of them if the agent ends.
@@ -90,6 +104,7 @@ impl<'a> Outlets<'a> {
         let over = self.storms.over(Instant::now(), is_end);
         if !over.is_empty() {
             over.into_iter().for_each(|what| self.record(what, now));
+            self.keep_storms();
             self.note_spool();
         }
     }
@@ -101,13 +116,19 @@ impl<'a> Outlets<'a> {
 
     fn record(&mut self, what: What, time: Timestamp) {
         announce(&what);
+        self.sink.record(self.event(what, time));
+    }
+
+    fn event(&self, what: What, time: Timestamp) -> Event {
         let header = Header::new(time, self.sink.last_seq() + 1);
         let id = match &what {
             What::Run(event) if event.run.is_some() => event.run.clone().unwrap_or_default(),
+            // It is the same as long as the storm lasts, so that after a crash nothing is recorded twice.
+            What::Storm(storm) => format!("{}-{}-{}", storm.began.as_microsecond(), std::process::id(), storm.of),
             // Unlike the number, it differs even if the file of events was removed.
             _ => format!("{}-{}-{}", time.as_microsecond(), std::process::id(), header.seq),
         };
-        self.sink.record(Event { header, id, what });
+        Event { header, id, what }
     }
 
     fn count(&self, what: &What) {

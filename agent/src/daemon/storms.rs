@@ -72,6 +72,11 @@ impl Storms {
         over.map(|brewing| What::Storm(brewing.storm)).collect()
     }
 
+    /// Returns the storms that are not over.
+    pub(super) fn brewing(&self) -> impl Iterator<Item = &Storm> {
+        self.0.values().filter_map(|recent| recent.storm.as_ref()).map(|brewing| &brewing.storm)
+    }
+
     /// Returns the time at which a storm may be over.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|recent| recent.storm.as_ref()).map(Brewing::over).min()

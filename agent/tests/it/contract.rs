@@ -1,13 +1,15 @@
 //! Tests of what events say. The harness validates each line against the schema.
 
 use crate::faults::{process, root_with_steps};
-use crate::harness::{Agent, events, program, root};
+use crate::harness::{Agent, PATIENCE, events, program, root};
 use holo_process::Program;
 use holo_testing::binaries::built;
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::time::Instant;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let case = |name, case: fn()| trial_of(name, &[], case);
@@ -16,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a failure has the same kind and the plugin's reason in a run and in the watch", failures),
         case("a lock that is held makes a run busy, and its holder is named", busy),
         case("a storm is one event with a count and a sample", storm),
+        case("a storm is recorded even if the agent is killed before it is over", storm_and_kill),
     ]
 }
 
@@ -69,7 +72,7 @@ fn failures() {
     out_of_the_way();
     agent.until_said("repaired file:/srv/app/conf");
     root.write("etc/holo/agent.toml", "watch = false\n");
-    agent.signal(rustix::process::Signal::HUP);
+    agent.signal(Signal::HUP);
     agent.until_status("that nothing is watched", |status| status["doing"]["state"] == "waiting");
     in_the_way();
     let said = run_now(&root);
@@ -99,22 +102,57 @@ fn busy() {
     assert_eq!(runs[0]["busy"]["command"], "holo");
 }
 
-fn storm() {
+fn root_with_many() -> ScratchRoot {
     let define = |number: usize| format!("[[file]]\npath = \"/srv/app/{number}\"\ncontent = \"\"\n");
-    let definitions: String = (0..100).map(define).collect();
-    let root = root("").resource("files/many.toml", definitions);
+    root("").resource("files/many.toml", (0..100).map(define).collect::<String>())
+}
+
+/// Checks that a hundred events of each kind were recorded.
+#[track_caller]
+fn hundred_of_each(root: &ScratchRoot) {
+    for kind in ["drifted", "repaired"] {
+        let single = of_kind(root, kind).len();
+        let storms: Vec<Value> = of_kind(root, "storm").into_iter().filter(|storm| storm["of"] == kind).collect();
+        let counted: u64 = storms.iter().map(|storm| storm["count"].as_u64().unwrap()).sum();
+        assert!(single >= 20 && single as u64 + counted == 100 && storms.len() <= 2, "{kind}: {single}, {storms:?}");
+        let sample = storms[0]["sample"].as_array().unwrap();
+        assert!(sample.len() == 10 && sample[0].as_str().unwrap().starts_with("file:/srv/app/"), "{storms:?}");
+    }
+}
+
+/// What has been counted is recorded once by the next agent, with numbers that no other event has.
+fn storm_and_kill() {
+    let root = root_with_many();
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    (0..100).for_each(|number| fs::remove_file(root.join(format!("srv/app/{number}"))).unwrap());
+    let begun = Instant::now();
+    let held = |kind: &str| {
+        let events = fs::read_to_string(root.join("run/holo-agent/events.jsonl")).unwrap_or_default();
+        let storms = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        storms.filter(|storm| storm["of"] == kind).filter_map(|storm| storm["count"].as_u64()).sum::<u64>()
+    };
+    while ["drifted", "repaired"].iter().any(|kind| held(kind) + (of_kind(&root, kind).len() as u64) < 100) {
+        assert!(begun.elapsed() < PATIENCE, "{}", held("drifted"));
+    }
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.end().0, None);
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    agent.stop();
+    hundred_of_each(&root);
+    let numbers: Vec<u64> = events(&root).iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+    assert!(!root.exists("run/holo-agent/events.jsonl"));
+}
+
+fn storm() {
+    let root = root_with_many();
     let mut agent = Agent::start(&root);
     agent.until_watching();
     (0..100).for_each(|number| fs::remove_file(root.join(format!("srv/app/{number}"))).unwrap());
     agent.until_said("repaired ");
     agent.until_said("more entities: ");
     agent.stop();
-    for kind in ["drifted", "repaired"] {
-        let single = of_kind(&root, kind).len();
-        let storms: Vec<Value> = of_kind(&root, "storm").into_iter().filter(|storm| storm["of"] == kind).collect();
-        let counted: u64 = storms.iter().map(|storm| storm["count"].as_u64().unwrap()).sum();
-        assert!(single >= 20 && single as u64 + counted == 100 && storms.len() <= 2, "{kind}: {single}, {storms:?}");
-        let sample = storms[0]["sample"].as_array().unwrap();
-        assert!(sample.len() == 10 && sample[0].as_str().unwrap().starts_with("file:/srv/app/"), "{storms:?}");
-    }
+    hundred_of_each(&root);
 }

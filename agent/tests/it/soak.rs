@@ -149,7 +149,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(180);
 struct Leeway {
     /// Someone else may have repaired it before the agent saw it.
     others_repair: bool,
-    /// The agent was killed: it may say again what it has forgotten, and what it has counted as a storm is lost.
+    /// The agent was killed: it may say again what it has forgotten, and what it was about to read is lost.
     agent_forgets: bool,
 }
 

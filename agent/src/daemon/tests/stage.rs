@@ -299,6 +299,8 @@ impl EventSink for Sink {
         self.events.borrow_mut().push(event);
     }
 
+    fn hold(&mut self, _: Vec<Event>) {}
+
     fn retry(&mut self) {}
 
     fn has_run(&self, began: Timestamp) -> bool {
