@@ -4,6 +4,7 @@
 use crate::harness::{Agent, PATIENCE, events, kinds, root};
 use crate::systemd::{self, machine_with_file, status, until};
 use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::require::{WRONG_CLOCK, clock_library};
 use holo_testing::{Overlay, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a holo that is killed between a change and its refresh", &[], holo_is_killed),
         trial_of("an agent that is killed between a change and its refresh", &[], agent_is_killed),
         trial_of("events that cannot be kept survive a crash of the agent", &[], killed_with_events),
+        trial_of("a clock that jumps by years, forward and back, changes nothing", &[WRONG_CLOCK], clock_jumps),
         booted("a full disk delays events, and loses none", full_disk),
         booted("a power cut in the middle of a run is caught up with", power_cut),
         booted("a reboot in the middle of a run ends it in order", reboot),
@@ -141,6 +143,41 @@ fn killed_with_events() {
     let events = crate::harness::events(&root);
     assert_eq!(kinds(&events)[1..3], ["drifted", "repaired"], "{:?}", kinds(&events));
     are_different(&events);
+}
+
+/// Repairs, whole runs at their interval, and events go on.
+fn clock_jumps() {
+    let file = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\nlimit = \"100/10m\"\n";
+    let root = root("interval = \"2s\"\n").resource("files/app.toml", file).file("run/clock", "+0\n");
+    let mut agent = Agent::start_with(&root, |agent| {
+        agent.env("LD_PRELOAD", clock_library().unwrap()).env("FAKETIME_TIMESTAMP_FILE", root.join("run/clock"));
+        agent.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
+    });
+    agent.until_watching();
+    const JUMPS: [&str; 6] = ["+400d", "-400d", "+3h", "-20y", "-10d", "+0"];
+    for jump in JUMPS {
+        // Replaced, so that no program reads half of it.
+        root.write("run/clock.new", format!("{jump}\n"));
+        std::fs::rename(root.join("run/clock.new"), root.join("run/clock")).unwrap();
+        std::fs::remove_file(root.join("srv/app/conf")).unwrap();
+        agent.until_said("repaired file:/srv/app/conf");
+        for _ in 0..2 {
+            agent.until_said(" unchanged: 1 entity");
+        }
+    }
+    assert!(agent.status()["errors"].as_array().is_none_or(Vec::is_empty), "{}", agent.status());
+    agent.stop();
+    let events = events(&root);
+    let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    are_different(&events);
+    let year = |event: &Value| event["time"].as_str().unwrap()[..4].parse::<u32>().unwrap();
+    assert!(events.iter().any(|event| year(event) < 2010), "the clock has not jumped");
+    let kinds = kinds(&events);
+    for kind in ["drifted", "repaired"] {
+        assert_eq!(kinds.iter().filter(|other| *other == kind).count(), JUMPS.len(), "{kinds:?}");
+    }
+    assert!(root.holo(&["check"]).success() && root.holo(&["history"]).success());
 }
 
 /// Fills the agent's disk, including the last block of its event file.

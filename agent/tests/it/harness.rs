@@ -45,7 +45,14 @@ pub(crate) fn program(root: &ScratchRoot, arguments: &[&str]) -> Program {
 impl<'r> Agent<'r> {
     /// Starts the agent.
     pub(crate) fn start(root: &'r ScratchRoot) -> Agent<'r> {
-        let process = program(root, &["run"]).start().unwrap();
+        Agent::start_with(root, |_| ())
+    }
+
+    /// Starts the agent with changes of its environment.
+    pub(crate) fn start_with(root: &'r ScratchRoot, change: impl FnOnce(&mut Program)) -> Agent<'r> {
+        let mut program = program(root, &["run"]);
+        change(&mut program);
+        let process = program.start().unwrap();
         Agent { root, process, said: String::new(), status: None }
     }
 

@@ -41,6 +41,18 @@ pub const ANSIBLE: Need = Need::Trial("ansible-core", has_ansible);
 /// Support for determining which process writes a file.
 pub const FANOTIFY: Need = Need::Trial("fanotify", has_fanotify);
 
+/// The library with which programs see another time; see [`clock_library`].
+pub const WRONG_CLOCK: Need = Need::Trial("faketime", || clock_library().is_some());
+
+/// Returns the library to preload, so that a program sees the time that `FAKETIME`, or the file in
+/// `FAKETIME_TIMESTAMP_FILE`, says.
+#[must_use]
+pub fn clock_library() -> Option<PathBuf> {
+    let of_each =
+        fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    { of_each }.find(|path| path.exists())
+}
+
 impl Need {
     /// Returns true if the requirement is met.
     #[must_use]

@@ -2,6 +2,7 @@
 
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::binaries::{built, directory};
+use holo_testing::require::clock_library;
 use holo_testing::{Need, Run, ScratchRoot};
 use jsonschema::Validator;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,16 +23,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What all tests with a server need.
 pub(crate) const NATS: Need = Need::Trial("target/nats, which .ci/nats-server makes", || nats().exists());
 pub(crate) const NEEDS: [Need; 2] = [NATS, Need::Program("ssh-keygen")];
-
-/// What a machine needs whose clock is wrong.
-pub(crate) const WRONG_CLOCK: Need = Need::Trial("faketime", || clock_library().is_some());
-
-/// Returns the library with which a program sees another time.
-fn clock_library() -> Option<PathBuf> {
-    let of_each =
-        fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
-    { of_each }.find(|path| path.exists())
-}
 
 fn nats() -> PathBuf {
     directory().unwrap().parent().unwrap().join("nats/usr/sbin/nats-server")
@@ -384,7 +375,7 @@ impl Host {
         Host { root, name: name.to_owned(), process: None, said: String::new(), clock: None }
     }
 
-    /// Starts it again with another clock; see `WRONG_CLOCK`.
+    /// Starts it again with another clock.
     pub(crate) fn set_clock(&mut self, offset: &'static str) {
         self.stop();
         self.clock = Some(offset);

@@ -1,10 +1,10 @@
 //! Servers that go away and come back, and those that are not to be trusted.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, WRONG_CLOCK};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server};
 use crate::link::{Condition, Link};
 use async_nats::jetstream::{self, Context};
 use holo_testing::random::Random;
-use holo_testing::require::trial_of;
+use holo_testing::require::{WRONG_CLOCK, trial_of};
 use holo_testing::{Need, processes};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
