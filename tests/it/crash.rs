@@ -32,7 +32,7 @@ struct Case {
     arguments: &'static [&'static str],
 }
 
-const CASES: [Case; 27] = [
+const CASES: [Case; 28] = [
     Case { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
     Case {
         name: "first apply to a file that is open and has an ACL",
@@ -161,6 +161,13 @@ const CASES: [Case; 27] = [
         distribution: "debian",
         before: declared_after_overlay,
         after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "a declared file that had an overlay, then neither",
+        distribution: "debian",
+        before: declared_after_overlay,
+        after: no_definitions,
         arguments: &["apply"],
     },
     Case {
@@ -836,6 +843,11 @@ fn not_in_place(root: &ScratchRoot) {
 fn declare_in_place(root: &ScratchRoot, content: &str) {
     let keys = format!("content = {content:?}\nmode = \"0600\"\nin_place = true\n");
     root.write("usr/share/holo/files/a.toml", format!("[[file]]\npath = \"/etc/plain.conf\"\n{keys}"));
+}
+
+fn no_definitions(root: &ScratchRoot) {
+    std::fs::remove_dir_all(root.join("usr/share/holo/files")).unwrap();
+    std::fs::create_dir_all(root.join("usr/share/holo/files")).unwrap();
 }
 
 fn overlay_after_declared(root: &ScratchRoot) {

@@ -12,7 +12,7 @@ mod wanted;
 
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
-pub(crate) use executor::{apply, remove_empty_folder, tidy};
+pub(crate) use executor::{apply, tidy};
 pub(crate) use found::{Contradicted, DeclaredScan};
 
 use access::Accesses;

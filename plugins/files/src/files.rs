@@ -35,12 +35,15 @@ pub(crate) struct Tidying {
     left: AtomicUsize,
     is_due: AtomicBool,
     is_left_to_others: AtomicBool,
+    /// True if there are no managed files at all, so that no set follows.
+    is_empty: AtomicBool,
 }
 
 impl Tidying {
     fn found(&self, files: &[ManagedFile], is_limited: bool) {
         let count = files.iter().filter(|file| file.is_declared()).count();
         self.left.store(count, Ordering::Relaxed);
+        self.is_empty.store(files.is_empty() && !is_limited, Ordering::Relaxed);
         // The records of scrubbed files must be removed, or the files would be listed again.
         let only_makes = files.iter().all(|file| !file.may_be_put_back());
         self.is_left_to_others.store(is_limited && only_makes, Ordering::Relaxed);
@@ -236,8 +239,9 @@ impl Plugin for Files {
                 }
                 answers.answers.end(place, applied);
             }
-        } else {
-            declared::remove_empty_folder(host);
+        } else if self.tidying.applied(0) {
+            // A killed run may have left something.
+            tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
         }
         if self.records(host) {
             self.known_files.keep(host);
@@ -266,6 +270,11 @@ impl Plugin for Files {
     fn end(&self, host: &Host) {
         if self.tidying.is_due.load(Ordering::Relaxed) {
             // The output is no longer read. The next apply finds and reports what cannot be removed.
+            tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
+        }
+        // A killed run may have left files, and then the definitions have gone. Version 3 scans in any command.
+        if self.tidying.is_empty.load(Ordering::Relaxed) && !host.only_reads() && host.api_version() > 3 {
+            overlay::recover(host);
             tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
         }
     }

@@ -102,6 +102,15 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     context.close();
 }
 
+/// Removes what a killed apply has left, if there is no overlay any more.
+pub(crate) fn recover(host: &Host) {
+    if host.state_dir().join(STAGED).exists()
+        && let Ok(context) = Context::open(host)
+    {
+        context.close();
+    }
+}
+
 /// Returns the witnesses of all overlays: no apply was killed, and the distribution is the same.
 pub(crate) fn of_plugin(host: &Host) -> Vec<Witness> {
     let staged = Witness::absent(&host.state_dir().join(STAGED));

@@ -198,13 +198,6 @@ pub(crate) fn tidy(
     access::tidy(host, tracker.bases(), output)
 }
 
-/// Removes the directory of declared files if it is empty: a run may have been killed after its last file was removed.
-pub(crate) fn remove_empty_folder(host: &Host) {
-    if let Ok(tracker) = Tracker::open(host.locations()) {
-        tracker.remove_empty_folders();
-    }
-}
-
 impl Executor<'_> {
     /// Determines the change of a file, and carries out the steps that precede it.
     fn prepare(
