@@ -306,7 +306,7 @@ impl Tracker {
     ) -> Result<()> {
         let untidy = self.untidy_mark();
         if !untidy.exists()? {
-            self.remove_empty_folders();
+            self.own.remove_empty_folders();
             return Ok(());
         }
         self.own.tidy_others()?;
@@ -331,14 +331,8 @@ impl Tracker {
             Durability::Each.sync([], [&untidy])?;
         }
         self.bases.forget_all(&gone)?;
-        self.remove_empty_folders();
-        Ok(())
-    }
-
-    /// Removes the directories of the records if they are empty. A run that was killed after the removal of the last
-    /// record may have left them.
-    pub fn remove_empty_folders(&self) {
         self.own.remove_empty_folders();
+        Ok(())
     }
 
     fn untidy_mark(&self) -> PathHandle {
