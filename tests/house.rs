@@ -370,7 +370,9 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
     expected.insert(named("holo-agent.8", "holo-agent.schema.json"));
     expected.insert(named("holo-agent.8", "holo-agent-events.schema.json"));
     expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
-    expected.insert(named("holo-fleet.8", "holo-fleet.schema.json"));
+    for schema in ["holo-fleet", "holo-fleet-operator", "holo-fleet-accounts", "holo-bundle"] {
+        expected.insert(named("holo-fleet.8", &format!("{schema}.schema.json")));
+    }
     for plugin in names("plugins") {
         let page = format!("holo-{plugin}.8");
         if read(format!("man/{page}")).contains(".Xr holo-definitions 5") {

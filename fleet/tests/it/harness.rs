@@ -31,7 +31,8 @@ static LINES: LazyLock<Validator> = LazyLock::new(|| schema(include_str!("../../
 static EVENTS: LazyLock<Validator> =
     LazyLock::new(|| schema(include_str!("../../../schema/holo-agent-events.schema.json")));
 
-fn schema(text: &str) -> Validator {
+/// Returns what validates a document against this schema.
+pub(crate) fn schema(text: &str) -> Validator {
     jsonschema::validator_for(&serde_json::from_str(text).unwrap()).unwrap()
 }
 
