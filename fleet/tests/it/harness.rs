@@ -7,8 +7,8 @@ use jsonschema::Validator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -40,10 +40,21 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Returns the answer to a request over HTTP.
+pub(crate) fn get(address: impl ToSocketAddrs, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// A running NATS server with its data.
 pub(crate) struct Server {
     folder: TempDir,
     port: u16,
+    /// The port of its monitoring, or 0.
+    monitor: u16,
     process: Option<Process>,
     /// More of its configuration.
     config: String,
@@ -61,7 +72,7 @@ impl Server {
     pub(crate) fn stopped() -> Server {
         let port = free_port();
         let folder = tempfile::tempdir().unwrap();
-        Server { folder, port, process: None, config: String::new() }
+        Server { folder, port, monitor: 0, process: None, config: String::new() }
     }
 
     /// Starts servers that form a cluster.
@@ -122,6 +133,22 @@ impl Server {
         BufReader::new(&mut stream)
             .read_line(&mut line)
             .is_ok_and(|_| line.starts_with("INFO") && line.contains("\"jetstream\":true"))
+    }
+
+    /// Returns a server that counts its messages.
+    pub(crate) fn counting() -> Server {
+        let mut server = Server::stopped();
+        server.monitor = free_port();
+        server.configure(&format!("http: \"127.0.0.1:{}\"", server.monitor));
+        server.start_again();
+        server
+    }
+
+    /// Returns the number of messages that it has received and sent.
+    pub(crate) fn messages(&self) -> u64 {
+        let answer = get(("127.0.0.1", self.monitor), "/varz");
+        let counts: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        counts["in_msgs"].as_u64().unwrap() + counts["out_msgs"].as_u64().unwrap()
     }
 
     /// Makes it read its configuration again.
