@@ -242,6 +242,19 @@ pub(crate) enum Standing {
     Silent,
 }
 
+impl Standing {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Standing::InStep => "in step",
+            Standing::Pending => "pending",
+            Standing::Waiting => "waiting",
+            Standing::Failed => "failed",
+            Standing::Unhealthy => "unhealthy",
+            Standing::Silent => "silent",
+        }
+    }
+}
+
 /// Returns what a host is to the rollout of its channel.
 pub(crate) fn standing(
     bundle: &BundleId,
@@ -274,15 +287,23 @@ fn is_older(time: Timestamp, now: Timestamp, seconds: u64) -> bool {
     now.duration_since(time) > SignedDuration::from_secs(seconds)
 }
 
-/// The hosts of a channel up to the current wave, and how many of them are what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The numbers of hosts of a channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Tally {
+    /// All that have reported.
     pub(crate) total: usize,
+    /// Those that run the bundle, and whose last run was good.
     pub(crate) in_step: usize,
+    /// Those that do not run it yet.
     pub(crate) pending: usize,
+    /// Those that are paused, or outside of their maintenance window.
     pub(crate) waiting: usize,
+    /// Those that have refused the bundle, or whose run has failed.
     pub(crate) failed: usize,
+    /// Those that run it, with a critical health check.
     pub(crate) unhealthy: usize,
+    /// Those that have not reported for a while.
     pub(crate) silent: usize,
 }
 
@@ -297,6 +318,19 @@ impl Tally {
             Standing::Unhealthy => &mut self.unhealthy,
             Standing::Silent => &mut self.silent,
         } += 1;
+    }
+
+    /// Returns the numbers of hosts that are not in step, in words.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let counts = [
+            (self.pending, Standing::Pending),
+            (self.waiting, Standing::Waiting),
+            (self.failed, Standing::Failed),
+            (self.unhealthy, Standing::Unhealthy),
+            (self.silent, Standing::Silent),
+        ];
+        let present = counts.iter().filter(|(count, _)| *count > 0);
+        present.map(|(count, standing)| format!("{count} {}", standing.name())).collect()
     }
 }
 

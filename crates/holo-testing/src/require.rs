@@ -41,6 +41,15 @@ pub const ANSIBLE: Need = Need::Trial("ansible-core", has_ansible);
 /// Support for determining which process writes a file.
 pub const FANOTIFY: Need = Need::Trial("fanotify", has_fanotify);
 
+/// The validator for [`page_is_valid`](crate::page_is_valid).
+pub const HTML_VALIDATE: Need =
+    Need::Trial("target/html-validate, which .ci/html-validate makes", || html_validate().exists());
+
+pub(crate) fn html_validate() -> PathBuf {
+    let target = binaries::directory().ok().and_then(|directory| Some(directory.parent()?.to_owned()));
+    target.unwrap_or_default().join("html-validate/node_modules/.bin/html-validate")
+}
+
 impl Need {
     /// Returns true if the requirement is met.
     #[must_use]

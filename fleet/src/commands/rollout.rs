@@ -9,7 +9,7 @@ use crate::record::{Signed, next_serial};
 use crate::rollout::ChannelRecord;
 use crate::rollout::{Plan, Progress, Rank, Share, State};
 use crate::session::{Session, print, print_columns, print_json};
-use crate::store::{CHANNELS, Kept};
+use crate::store::{CHANNELS, Kept, Store};
 use clap::{Args, Subcommand};
 use holo_definitions::readers;
 use holo_process::streams;
@@ -433,29 +433,25 @@ fn show(line: &Line) -> Result<(), FleetError> {
 pub(crate) struct Done {
     /// When it happened, in UTC.
     #[cfg_attr(test, schemars(with = "String"))]
-    time: Timestamp,
-    channel: Label,
+    pub(crate) time: Timestamp,
+    pub(crate) channel: Label,
     /// What happened: `started`, or the new state.
-    what: String,
+    pub(crate) what: String,
     /// The ID of the rollout.
-    rollout: String,
+    pub(crate) rollout: String,
     /// The bundle, as `NAME@VERSION`.
-    bundle: String,
+    pub(crate) bundle: String,
     /// The number of the wave that has begun, from 1.
-    wave: Option<usize>,
+    pub(crate) wave: Option<usize>,
     /// Who did it.
-    by: String,
+    pub(crate) by: String,
     /// Why.
-    message: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
-/// Shows who did what when.
-pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, FleetError> {
-    let bucket = session.store.bucket(CHANNELS).await?;
-    let names = match &arguments.channel {
-        Some(name) => vec![session.store.existing_channel(name).await?.record.channel],
-        None => session.store.channels().await?.into_iter().map(|channel| channel.record.channel).collect(),
-    };
+/// Returns the changes of rollouts that are on record, oldest first.
+pub(crate) async fn history(store: &Store, names: impl IntoIterator<Item = Label>) -> Result<Vec<Done>, FleetError> {
+    let bucket = store.bucket(CHANNELS).await?;
     let mut all = Vec::new();
     for name in names {
         let records = bucket.history(name.as_str()).await?;
@@ -485,6 +481,17 @@ pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, 
         }
     }
     all.sort_by_key(|done| done.time);
+    Ok(all)
+}
+
+/// Shows who did what when.
+pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, FleetError> {
+    let store = &session.store;
+    let names = match &arguments.channel {
+        Some(name) => vec![store.existing_channel(name).await?.record.channel],
+        None => store.channels().await?.into_iter().map(|channel| channel.record.channel).collect(),
+    };
+    let all = history(store, names).await?;
     if arguments.json {
         all.iter().try_for_each(print_json)?;
         return Ok(ExitCode::SUCCESS);

@@ -1,5 +1,6 @@
 //! A server, operators and hosts, each on a directory of its own.
 
+use async_nats::jetstream::{self, Context};
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::binaries::{built, directory};
 use holo_testing::{Need, Run, ScratchRoot};
@@ -174,6 +175,21 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// What somebody does who has the server.
+pub(crate) fn as_server(server: &Server, work: impl AsyncFnOnce(&Context)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        work(&jetstream::new(client.clone())).await;
+        client.flush().await.unwrap();
+    });
+}
+
+/// Stores a value, like the server itself could.
+pub(crate) async fn put(context: &Context, bucket: &str, key: &str, value: Vec<u8>) {
+    context.get_key_value(bucket).await.unwrap().put(key, value.into()).await.unwrap();
 }
 
 fn end(mut process: Process, signal: Signal) -> Option<Status> {

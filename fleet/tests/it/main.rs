@@ -9,6 +9,7 @@ mod harness;
 mod host;
 mod hostile;
 mod manual;
+mod page;
 mod partitions;
 mod rollouts;
 mod signatures;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ("manual", manual::trials()),
         ("crash", crash::trials()),
         ("rollouts", rollouts::trials()),
+        ("page", page::trials()),
         ("partitions", partitions::trials()),
         ("size", size::trials()),
         ("trust", trust::trials()),
