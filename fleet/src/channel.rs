@@ -80,8 +80,9 @@ impl Channel {
         let rolled_back = (self.state() == State::RolledBack).then_some(self.record.previous.as_ref()).flatten();
         let bundle = rolled_back.unwrap_or(&self.record.bundle);
         let silent_after = self.record.rollout.silent_after;
+        let retry = self.progress.as_ref().map_or(0, |progress| progress.retry);
         let standing = |member: Member| {
-            let standing = standing(bundle, &member.report, member.seen, now, silent_after);
+            let standing = standing(bundle, &member.report, (member.seen, now), silent_after, retry);
             (member, standing)
         };
         self.members(hosts).into_iter().map(standing).collect()

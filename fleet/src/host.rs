@@ -244,6 +244,7 @@ impl Machine {
             }
             events.send(&self.store, &mut self.memory).await?;
             let status = self.agent.status().await;
+            self.target.try_again(&status);
             if self.target.is_due(&status) {
                 self.target.pursue(&self.store, &self.config, &self.agent).await;
             }
@@ -357,6 +358,7 @@ impl Machine {
             roles: self.config.roles.clone(),
             bundle: self.target.installed(),
             refused: self.target.refused(),
+            retry: self.target.retry(),
             result,
             reason: reason.or_else(|| self.refused_layer.clone()),
             waiting: agent::waiting(status),

@@ -41,6 +41,9 @@ pub(crate) struct HostReport {
     pub(crate) machine: String,
     pub(crate) channel: Option<Label>,
     pub(crate) roles: Vec<Label>,
+    /// The last resumption of a rollout that this host knows of; see [`Progress`](crate::rollout::Progress).
+    #[serde(default)]
+    pub(crate) retry: u64,
     /// What is installed.
     pub(crate) bundle: Option<BundleId>,
     /// The bundle that it should run and cannot install.

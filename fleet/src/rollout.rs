@@ -5,6 +5,7 @@
 
 use crate::error::FleetError;
 use crate::names::{BundleId, Label, NameError};
+use crate::record::next_serial;
 use crate::report::{Health, HostReport, Outcome};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -193,6 +194,10 @@ pub(crate) struct Progress {
     pub(crate) since: Timestamp,
     /// The time since when all hosts of the current wave are well.
     pub(crate) well_since: Option<Timestamp>,
+    /// The number of the last resumption after a halt: hosts that have failed before it try again. It differs from those of
+    /// earlier rollouts.
+    #[serde(default)]
+    pub(crate) retry: u64,
     /// Who or what changed it last, and why.
     pub(crate) by: String,
     pub(crate) message: Option<String>,
@@ -202,7 +207,12 @@ impl Progress {
     /// Returns the start of a rollout.
     pub(crate) fn begin(record: &ChannelRecord, now: Timestamp) -> Progress {
         let (serial, by, message) = (record.serial, record.operator.clone(), record.message.clone());
-        Progress { serial, state: State::Running, wave: 0, since: now, well_since: None, by, message }
+        Progress { serial, state: State::Running, wave: 0, since: now, well_since: None, retry: 0, by, message }
+    }
+
+    /// Returns the same place after a halt. Hosts that have failed are waited for like at the beginning of a wave.
+    pub(crate) fn try_again(&self, by: &str, message: Option<String>, now: Timestamp) -> Progress {
+        Progress { since: now, retry: next_serial(Some(self.retry)), ..self.with(State::Running, by, message) }
     }
 
     /// Returns the same place in another state.
@@ -259,22 +269,25 @@ impl Standing {
 pub(crate) fn standing(
     bundle: &BundleId,
     host: &HostReport,
-    seen: Timestamp,
-    now: Timestamp,
+    (seen, now): (Timestamp, Timestamp),
     silent_after: u64,
+    retry: u64,
 ) -> Standing {
     if is_older(seen, now, silent_after) {
         return Standing::Silent;
     }
+    let may_fail = host.retry >= retry;
     let has_it = host.bundle.as_ref().is_some_and(|installed| installed.digest == bundle.digest);
     let was_refused = host.refused.as_ref().is_some_and(|refused| refused.digest == bundle.digest);
-    if was_refused || (has_it && matches!(host.result, Some(Outcome::Failed | Outcome::Refused))) {
+    let has_failed = was_refused || (has_it && matches!(host.result, Some(Outcome::Failed | Outcome::Refused)));
+    let is_unhealthy = has_it && host.health == Health::Critical;
+    if may_fail && has_failed {
         return Standing::Failed;
     }
-    if has_it && host.health == Health::Critical {
+    if may_fail && is_unhealthy {
         return Standing::Unhealthy;
     }
-    let is_done = has_it && matches!(host.result, Some(Outcome::Unchanged | Outcome::Changed));
+    let is_done = has_it && !is_unhealthy && matches!(host.result, Some(Outcome::Unchanged | Outcome::Changed));
     match (is_done, host.waiting.is_some()) {
         (true, _) => Standing::InStep,
         (false, true) => Standing::Waiting,
@@ -356,7 +369,7 @@ pub(crate) fn advance(
     }
     let (mut tally, mut bad, mut names) = (Tally::default(), 0, Vec::new());
     for member in members.iter().filter(|member| plan.wave(member.rank) <= progress.wave) {
-        let standing = standing(&record.bundle, &member.report, member.seen, now, plan.silent_after);
+        let standing = standing(&record.bundle, &member.report, (member.seen, now), plan.silent_after, progress.retry);
         tally.add(standing);
         let went_silent = standing == Standing::Silent && !is_older(member.seen, progress.since, plan.silent_after);
         if went_silent || matches!(standing, Standing::Failed | Standing::Unhealthy) {

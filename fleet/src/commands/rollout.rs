@@ -311,7 +311,11 @@ async fn set_state(
 ) -> Result<u64, FleetError> {
     let now = session.store.now().await?;
     let progress = channel.progress.clone().unwrap_or_else(|| Progress::begin(&channel.record, now));
-    let progress = progress.with(to, &session.operator_name(), message);
+    let operator = session.operator_name();
+    let progress = match (progress.state, to) {
+        (State::Halted, State::Running) => progress.try_again(&operator, message, now),
+        _ => progress.with(to, &operator, message),
+    };
     let name = &channel.record.channel;
     let faster = || FleetError(format!("channel {name}: the rollout has changed in the meantime; try again"));
     session.store.set_progress(channel, &progress).await?.ok_or_else(faster)

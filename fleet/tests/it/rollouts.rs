@@ -6,6 +6,7 @@ use holo_testing::binaries::built;
 use holo_testing::require::trial_of;
 use libtest_mimic::Trial;
 use serde_json::json;
+use std::fs;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             &NEEDS,
             failing,
         ),
+        trial_of("hosts that failed and refused try again when a rollout is resumed", &NEEDS, mended),
         trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
     ]
 }
@@ -197,6 +199,63 @@ fn failing() {
     // It cannot be deleted while it is used, and then it can.
     let kept = operator.run(&["bundle", "delete", "site@1"]);
     assert!(!kept.success() && kept.stderr_lossy().contains("in use"), "{}", kept.stderr_lossy());
+}
+
+/// A plugin whose entity needs a file that an administrator has to provide.
+const LICENSED: &str = r#"#!/bin/sh
+cd "$HOLO_ROOT_DIR" || exit 1
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) ! grep -q 82 usr/share/holo/files/10-app.toml || echo 'ENTITY: licensed:app' ;;
+check | apply) [ -e srv/app/license ] || { echo 'there is no license' >&2; exit 1; } ;;
+esac
+"#;
+
+fn mended() {
+    let (server, operator) = prepared();
+    let section = "channel = \"web\"";
+    let host = |name: &&str| {
+        Host::with_files(&server, &operator, name, section, |root| {
+            let root = root.file("etc/holorc.d/50-licensed", "plugin licensed\n").dir("usr/share/holo/licensed");
+            root.script("usr/lib/holo/holo-licensed", LICENSED)
+        })
+    };
+    let mut hosts: Vec<Host> = ["web1", "web2"].iter().map(host).collect();
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 2);
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
+    // One host has a file of its own where the next bundle has one, and the other one has no license.
+    hosts[0].root.write("srv/app/license", "x");
+    hosts[0].root.write("usr/share/holo/files/90-own.toml", "");
+    let definition = FIRST.replace("80", "82");
+    operator.root.write("srv/second/usr/share/holo/files/90-own.toml", "");
+    let bundle = second(&operator, &definition);
+    let run = operator.run(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--max-failed", "1", "--follow"]);
+    assert_eq!(run.status, Some(1), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    let results = || -> Vec<String> {
+        operator.json(&["hosts", "--json"]).iter().map(|host| host["result"].as_str().unwrap_or("-").to_owned()).collect()
+    };
+    assert_eq!(results(), ["refused", "failed"]);
+
+    // They try again, and fail as before. A controller is killed meanwhile.
+    let before = operator.json(&["events", "--json", "--kind", "bundle"]).len();
+    operator.must(&["rollout", "resume", "web"]);
+    let mut controller = operator.background(&["controller"]);
+    operator.until(&["events", "--json", "--kind", "bundle"], |events| events.len() > before);
+    controller.kill();
+    let _other = operator.background(&["controller"]);
+    operator.until(&["rollout", "status", "web", "--json"], |lines| lines[0]["state"] == "halted");
+    assert_eq!(results(), ["refused", "failed"]);
+
+    fs::remove_file(hosts[0].root.join("usr/share/holo/files/90-own.toml")).unwrap();
+    hosts[1].root.write("srv/app/license", "x");
+    let run = operator.run(&["rollout", "resume", "web", "-m", "mended", "--follow"]);
+    assert!(run.success(), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 82\n");
+    }
+    let log = operator.must(&["log", "web"]);
+    assert!(log.lines().last().unwrap().contains("complete") && log.contains("mended"), "{log}");
 }
 
 fn takeover() {
