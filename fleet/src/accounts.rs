@@ -223,7 +223,10 @@ fn of_operator(operator: &OperatorUser) -> Permissions {
         publish.push(format!("$O.{BUNDLES}.>"));
         publish.push(format!("$JS.API.STREAM.PURGE.OBJ_{BUNDLES}"));
     }
-    Permissions { publish, subscribe: Vec::new(), answers: false }
+    // The controller hears changes.
+    let heard = [CHANNELS, HOSTS].iter().filter(|_| operator.role == Role::Release);
+    let subscribe = heard.map(|bucket| format!("$KV.{bucket}.>")).collect();
+    Permissions { publish, subscribe, answers: false }
 }
 
 /// Returns where the seeds are written, to show it.

@@ -30,6 +30,17 @@ pub(crate) struct Seen {
     pub(crate) report: HostReport,
     /// The time of its last report, by the clock of the server.
     pub(crate) time: Timestamp,
+    /// The revision of the report.
+    pub(crate) revision: u64,
+}
+
+impl Seen {
+    fn new(kept: &Kept) -> Option<Seen> {
+        let report: HostReport = serde_json::from_slice(&kept.value).ok()?;
+        // A host can only report under its own key, so that is its name.
+        let is_its_own = Host::from_token(&kept.key)? == report.host;
+        is_its_own.then_some(Seen { report, time: kept.time, revision: kept.revision })
+    }
 }
 
 /// Returns the key of a channel's progress.
@@ -150,12 +161,12 @@ impl Store {
     /// Returns all hosts that have reported, by name.
     pub(crate) async fn hosts(&self) -> Result<Vec<Seen>, FleetError> {
         let kept = self.bucket(HOSTS).await?.all(">").await?;
-        let seen = |kept: Kept| {
-            let report: HostReport = serde_json::from_slice(&kept.value).ok()?;
-            // A host can only report under its own key, so that is its name.
-            (Host::from_token(&kept.key)? == report.host).then_some(Seen { report, time: kept.time })
-        };
-        Ok(kept.into_iter().filter_map(seen).collect())
+        Ok(kept.iter().filter_map(Seen::new).collect())
+    }
+
+    /// Returns a host if it has reported.
+    pub(crate) async fn host(&self, name: &Host) -> Result<Option<Seen>, FleetError> {
+        Ok(self.bucket(HOSTS).await?.get(&name.token()).await?.as_ref().and_then(Seen::new))
     }
 
     /// Stores a record of a channel in place of the current one, if nobody else has in the meantime.

@@ -15,7 +15,7 @@ use crate::config::{HostConfig, Root};
 use crate::connection::{Refusals, check_version, keep_connected};
 use crate::error::FleetError;
 use crate::report::{Health, HostReport, Outcome};
-use crate::store::{HOSTS, Kept, Store};
+use crate::store::{HOSTS, Kept, LATE, Store};
 use agent::{Agent, Changes};
 use events::Events;
 use futures_util::StreamExt;
@@ -43,8 +43,6 @@ const RETRY: Duration = Duration::from_secs(2);
 const MAX_RETRY: Duration = Duration::from_secs(60);
 /// The time after which a connection that ends was a good one.
 const LASTING: Duration = Duration::from_secs(60);
-/// The time after a hint at which the value is requested again: a server of a cluster may not have it yet.
-const LATE: Duration = Duration::from_secs(2);
 /// The time that a connection has to work before it is said that there is none.
 const NO_CONNECTION: Duration = Duration::from_secs(5);
 
@@ -333,9 +331,8 @@ impl Machine {
     /// Sends a report if it is due, and returns the time of the next one.
     async fn report(&mut self, status: &Value) -> Result<Instant, FleetError> {
         let report = self.describe(status);
-        let is_same = |sent: &HostReport| HostReport { time: report.time, ..sent.clone() } == report;
         if let Some((sent, at)) = &self.sent
-            && is_same(sent)
+            && sent.is_like(&report)
             && at.elapsed() < REPORT
         {
             return Ok(*at + REPORT);

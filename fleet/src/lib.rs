@@ -21,6 +21,7 @@ mod rollout;
 mod session;
 mod signing;
 mod store;
+mod view;
 
 use clap::{Parser, Subcommand};
 use commands::bundle::BundleVerb;

@@ -66,6 +66,11 @@ pub(crate) struct HostReport {
 }
 
 impl HostReport {
+    /// Returns true if the other report differs only in its time.
+    pub(crate) fn is_like(&self, other: &HostReport) -> bool {
+        HostReport { time: other.time, ..self.clone() } == *other
+    }
+
     /// Returns what expressions about hosts refer to.
     pub(crate) fn scope(&self) -> Value {
         let Ok(Value::Object(mut scope)) = serde_json::to_value(self) else { return Value::Null };

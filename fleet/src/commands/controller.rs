@@ -9,7 +9,6 @@ use holo_process::{Program, streams};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
 /// `holo-fleet controller`
 #[derive(Debug, Args)]
@@ -25,7 +24,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {
     let signals = |kind| signal(kind).map_err(|error| FleetError(error.to_string()));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
-    let controller = Controller::new(session.store.clone());
+    let mut controller = Controller::new(session.store.clone(), false);
     let mut trouble = None;
     loop {
         match controller.step(None).await {
@@ -46,7 +45,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
             }
         }
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = controller.view().wait(LOOK) => {}
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }

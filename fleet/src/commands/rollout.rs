@@ -7,7 +7,7 @@ use crate::names::BundleId;
 use crate::names::Label;
 use crate::record::{Signed, next_serial};
 use crate::rollout::ChannelRecord;
-use crate::rollout::{Plan, Progress, Rank, Share, State};
+use crate::rollout::{Plan, Progress, Rank, Share, State, Tally};
 use crate::session::{Session, print, print_columns, print_json};
 use crate::store::{CHANNELS, Kept, Store};
 use clap::{Args, Subcommand};
@@ -174,7 +174,8 @@ pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCod
         }
         RolloutVerb::Status(arguments) => {
             let channel = session.store.existing_channel(&arguments.channel).await?;
-            let line = line(session, &channel).await?;
+            let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
+            let line = line(&channel, &channel.tally(&hosts, now));
             if arguments.json {
                 print_json(&line)?;
             } else {
@@ -341,22 +342,28 @@ async fn until_known(name: &Label, revision: u64, session: &Session) -> Result<C
 /// Advances a rollout until it ends, and shows how it goes. Progress before the given revision is not that of this rollout:
 /// a server of a cluster may not have a newer one yet.
 async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<ExitCode, FleetError> {
-    let controller = Controller::new(session.store.clone());
+    let mut controller = Controller::new(session.store.clone(), true);
     let mut shown = None;
     loop {
         controller.step(Some(name)).await?;
-        let channel = until_known(name, begun.unwrap_or(0), session).await?;
-        let line = line(session, &channel).await?;
-        let text = summary(&line);
+        let view = controller.view();
+        let is_known = |channel: &&Channel| begun.is_none_or(|begun| channel.progress_revision >= begun);
+        let Some(channel) = view.channel(name).filter(is_known) else {
+            until_known(name, begun.unwrap_or(0), session).await?;
+            view.forget_channels();
+            continue;
+        };
+        let text = summary(&line(channel, &channel.tally(&view.hosts(), view.now())));
+        let state = channel.state();
         if shown.as_ref() != Some(&text) {
             print(&text)?;
             shown = Some(text);
         }
-        if !matches!(channel.state(), State::Running) {
+        if state != State::Running {
             controller.release().await?;
-            return Ok(exit_code(channel.state()));
+            return Ok(exit_code(state));
         }
-        sleep(LOOK.min(Duration::from_secs(1))).await;
+        view.wait(LOOK.min(Duration::from_secs(1))).await;
     }
 }
 
@@ -396,12 +403,10 @@ pub(crate) struct Line {
     message: Option<String>,
 }
 
-async fn line(session: &Session, channel: &Channel) -> Result<Line, FleetError> {
-    let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
-    let tally = channel.tally(&hosts, now);
+fn line(channel: &Channel, tally: &Tally) -> Line {
     let progress = channel.progress.as_ref();
     let message = progress.map_or(&channel.record.message, |progress| &progress.message);
-    Ok(Line {
+    Line {
         id: channel.record.rollout.id.clone(),
         channel: channel.record.channel.clone(),
         bundle: channel.record.bundle.to_string(),
@@ -414,7 +419,7 @@ async fn line(session: &Session, channel: &Channel) -> Result<Line, FleetError> 
         silent: tally.silent,
         operator: channel.record.operator.clone(),
         message: message.clone().or_else(|| channel.record.message.clone()),
-    })
+    }
 }
 
 fn summary(line: &Line) -> String {

@@ -33,7 +33,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The time for which messages are counted.
-const COUNTING: Duration = Duration::from_secs(30);
+const COUNTING: Duration = Duration::from_secs(20);
+
+/// The time after which a change is over.
+const CALM: Duration = Duration::from_secs(5);
 
 /// An agent that answers as a real one, but has nothing to do.
 struct Agent {
@@ -184,11 +187,13 @@ fn few_messages() {
     let alone = messages_a_minute(&server);
     let _controller = operator.background(&["controller"]);
     let _standby = operator.background(&["controller"]);
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(CALM);
     let idle = messages_a_minute(&server);
     let bundle = operator.publish("site", "1", "port 80");
     operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "1h"]);
     operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == 3);
+    std::thread::sleep(CALM);
     let rolling = messages_a_minute(&server);
     println!("messages a minute of 3 hosts: {alone:.0}; with two controllers {idle:.0}, and during a rollout {rolling:.0}");
+    assert!(idle < 100.0 && rolling < 300.0, "{idle} {rolling}");
 }
