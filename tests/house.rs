@@ -71,6 +71,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-schedule/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-state/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-metrics/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     assert_eq!(depends_on("secret/Cargo.toml"), set(&["holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-check/Cargo.toml"), set(&["holo-definitions", "holo-process"]));
@@ -81,7 +82,7 @@ fn dependencies_point_one_way() {
             "holo-check",
             "holo-definitions",
             "holo-facts",
-            "holo-facts",
+            "holo-metrics",
             "holo-process",
             "holo-system"
         ]),
@@ -90,7 +91,7 @@ fn dependencies_point_one_way() {
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
-        set(&["holo-definitions", "holo-events", "holo-process", "holo-schedule", "holo-system"]),
+        set(&["holo-definitions", "holo-events", "holo-metrics", "holo-process", "holo-schedule", "holo-system"]),
         "it runs the dispatcher, and links nothing of it"
     );
     assert_eq!(

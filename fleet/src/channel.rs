@@ -65,6 +65,11 @@ impl Channel {
         self.progress.as_ref().map_or(State::Running, |progress| progress.state)
     }
 
+    /// Returns the number of the current wave of its rollout, from 1.
+    pub(crate) fn wave(&self) -> usize {
+        self.progress.as_ref().map_or(0, |progress| progress.wave).saturating_add(1)
+    }
+
     /// Returns the hosts of the channel, with their ranks.
     pub(crate) fn members(&self, hosts: &[Seen]) -> Vec<Member> {
         let channel = &self.record.channel;

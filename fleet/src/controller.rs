@@ -64,8 +64,18 @@ impl Controller {
     }
 
     /// Returns the channels and hosts, as of the last step.
-    pub(crate) fn view(&mut self) -> &mut View {
-        &mut self.view
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Waits until there may be a reason for a step, at most for some time.
+    pub(crate) async fn wait(&mut self, limit: Duration) {
+        self.view.wait(limit).await;
+    }
+
+    /// Requests all channels in the next step.
+    pub(crate) fn forget_channels(&mut self) {
+        self.view.forget_channels();
     }
 
     /// Renews the lease if it is held or free. Returns true if it is held.

@@ -13,6 +13,7 @@ mod controller;
 mod disk;
 mod error;
 mod host;
+mod metrics;
 mod names;
 mod published;
 mod record;

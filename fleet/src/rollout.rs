@@ -165,6 +165,9 @@ pub(crate) enum State {
 }
 
 impl State {
+    pub(crate) const ALL: [State; 6] =
+        [State::Running, State::Paused, State::Halted, State::Complete, State::RolledBack, State::Aborted];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             State::Running => "running",
@@ -253,9 +256,18 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
+    pub(crate) const ALL: [Standing; 6] = [
+        Standing::InStep,
+        Standing::Pending,
+        Standing::Waiting,
+        Standing::Failed,
+        Standing::Unhealthy,
+        Standing::Silent,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Standing::InStep => "in step",
+            Standing::InStep => "in_step",
             Standing::Pending => "pending",
             Standing::Waiting => "waiting",
             Standing::Failed => "failed",

@@ -47,6 +47,8 @@ pub(crate) struct View {
     clock: (Timestamp, Instant),
     /// The number of connections so far.
     connects: u64,
+    /// The number of messages that were received so far, and when that was noticed.
+    received: (u64, Timestamp),
     /// Whether the holder of the lease has given it back.
     lease_is_free: bool,
 }
@@ -65,6 +67,7 @@ impl View {
             stale: BTreeSet::new(),
             clock: (Timestamp::now(), Instant::now()),
             connects: 0,
+            received: (0, Timestamp::now()),
             lease_is_free: false,
         }
     }
@@ -73,6 +76,11 @@ impl View {
     pub(crate) fn now(&self) -> Timestamp {
         let (time, at) = self.clock;
         SignedDuration::try_from(at.elapsed()).map_or(time, |elapsed| time + elapsed)
+    }
+
+    /// Returns the time at which the server was last heard from, by the clock of this machine.
+    pub(crate) fn last_contact(&self) -> Timestamp {
+        self.received.1
     }
 
     pub(crate) fn channels(&self) -> &[Channel] {
@@ -136,7 +144,12 @@ impl View {
         while let Some(message) = next(&mut self.host_hints).now_or_never().flatten() {
             self.hear(&message);
         }
-        let connects = self.store.client.statistics().connects.load(Ordering::Relaxed);
+        let statistics = self.store.client.statistics();
+        let received = statistics.in_messages.load(Ordering::Relaxed);
+        if received != self.received.0 {
+            self.received = (received, Timestamp::now());
+        }
+        let connects = statistics.connects.load(Ordering::Relaxed);
         if connects != self.connects {
             (self.connects, self.channels_read, self.hosts_read) = (connects, None, None);
         }

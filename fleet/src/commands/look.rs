@@ -122,7 +122,7 @@ pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<Exit
         rollout: RolloutPart {
             id: channel.record.rollout.id.clone(),
             state: channel.state(),
-            wave: channel.progress.as_ref().map_or(0, |progress| progress.wave).saturating_add(1),
+            wave: channel.wave(),
             waves: channel.record.rollout.waves.len(),
         },
         hosts: channel.tally(&hosts, now),

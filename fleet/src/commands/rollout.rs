@@ -350,7 +350,7 @@ async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<E
         let is_known = |channel: &&Channel| begun.is_none_or(|begun| channel.progress_revision >= begun);
         let Some(channel) = view.channel(name).filter(is_known) else {
             until_known(name, begun.unwrap_or(0), session).await?;
-            view.forget_channels();
+            controller.forget_channels();
             continue;
         };
         let text = summary(&line(channel, &channel.tally(&view.hosts(), view.now())));
@@ -363,7 +363,7 @@ async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<E
             controller.release().await?;
             return Ok(exit_code(state));
         }
-        view.wait(LOOK.min(Duration::from_secs(1))).await;
+        controller.wait(LOOK.min(Duration::from_secs(1))).await;
     }
 }
 
@@ -411,7 +411,7 @@ fn line(channel: &Channel, tally: &Tally) -> Line {
         channel: channel.record.channel.clone(),
         bundle: channel.record.bundle.to_string(),
         state: channel.state(),
-        wave: progress.map_or(0, |progress| progress.wave).saturating_add(1),
+        wave: channel.wave(),
         waves: channel.record.rollout.waves.len(),
         reported: tally.in_step,
         waiting: tally.waiting,

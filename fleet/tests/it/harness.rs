@@ -37,7 +37,8 @@ pub(crate) fn schema(text: &str) -> Validator {
     jsonschema::validator_for(&serde_json::from_str(text).unwrap()).unwrap()
 }
 
-fn free_port() -> u16 {
+/// Returns a port that no program uses.
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

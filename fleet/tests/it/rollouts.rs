@@ -1,12 +1,16 @@
 //! Rollouts, from an empty server to files on hosts.
 
-use crate::harness::{Host, NEEDS, Operator, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, free_port, get};
+use holo_process::Program;
+use holo_testing::Need;
 use holo_testing::ScratchRoot;
 use holo_testing::binaries::built;
 use holo_testing::require::trial_of;
 use libtest_mimic::Trial;
 use serde_json::json;
 use std::fs;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -19,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             failing,
         ),
         trial_of("hosts that failed and refused try again when a rollout is resumed", &NEEDS, mended),
+        trial_of("metrics of a controller are as promtool wants them", &WITH_PROMTOOL, metrics),
         trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
     ]
 }
@@ -256,6 +261,81 @@ fn mended() {
     }
     let log = operator.must(&["log", "web"]);
     assert!(log.lines().last().unwrap().contains("complete") && log.contains("mended"), "{log}");
+}
+
+const WITH_PROMTOOL: [Need; 3] = [NATS, Need::Program("ssh-keygen"), Need::Program("promtool")];
+
+/// Waits until a port is open.
+#[track_caller]
+fn until_open(address: &str) {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "{address}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until metrics have these lines, and returns them.
+#[track_caller]
+fn until_metrics(address: &str, expected: &[&str]) -> String {
+    let begun = Instant::now();
+    loop {
+        let text = get(address, "/metrics");
+        let has = |line: &&&str| text.lines().any(|found| found == **line);
+        match expected.iter().find(|line| !has(line)) {
+            None => return text,
+            Some(missing) => assert!(begun.elapsed() < PATIENCE, "{missing}: {text}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns the value of a metric.
+fn value(metrics: &str, name: &str) -> f64 {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("no {name}: {metrics}"))
+}
+
+fn metrics() {
+    let (server, operator) = prepared();
+    let _hosts = running(&server, &operator, &["web1", "web2"]);
+    let [first, standby] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let wrong = operator.run(&["controller", "--metrics", "9190"]);
+    assert!(wrong.status == Some(2) && wrong.stderr_lossy().contains("such as 127.0.0.1:9190"), "{wrong}");
+
+    let mut controller = operator.background(&["controller", "--metrics", &first]);
+    until_open(&first);
+    let in_step = "holo_fleet_hosts{channel=\"web\",state=\"in_step\"} 2";
+    let complete = "holo_fleet_rollout_state{channel=\"web\",state=\"complete\"} 1";
+    until_metrics(&first, &[in_step, complete, "holo_fleet_controller_lease 1"]);
+    let taken = operator.run(&["controller", "--metrics", &first]);
+    let says = format!("no metrics at {first}: Address already in use");
+    assert!(taken.status == Some(1) && taken.stderr_lossy().contains(&says), "{taken}");
+    let _other = operator.background(&["controller", "--metrics", &standby]);
+    until_open(&standby);
+    until_metrics(&standby, &[in_step, "holo_fleet_controller_lease 0"]);
+
+    let bundle = second(&operator, FAILING);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "0s"]);
+    let halted = [
+        "holo_fleet_rollout_state{channel=\"web\",state=\"halted\"} 1",
+        "holo_fleet_rollout_state{channel=\"web\",state=\"complete\"} 0",
+        "holo_fleet_rollout_wave{channel=\"web\"} 1",
+        "holo_fleet_rollout_waves{channel=\"web\"} 2",
+        "holo_fleet_hosts{channel=\"web\",state=\"failed\"} 1",
+    ];
+    until_metrics(&standby, &halted);
+    let answer = until_metrics(&first, &halted);
+    let text = answer.split_once("\r\n\r\n").unwrap().1;
+    let judged = Program::new("promtool").args(["check", "metrics"]).stdin(text.as_bytes()).output().unwrap();
+    assert!(judged.ended.failure().is_none() && judged.stderr.is_empty(), "{judged:?}\n{text}");
+    let now = jiff::Timestamp::now().as_second() as f64;
+    for time in ["holo_fleet_last_report_timestamp_seconds{channel=\"web\"}", "holo_fleet_controller_last_contact_timestamp_seconds"] {
+        assert!((now - value(text, time)).abs() < 120.0, "{time}: {text}");
+    }
+    // The other one decides within seconds.
+    controller.kill();
+    until_metrics(&standby, &["holo_fleet_controller_lease 1"]);
 }
 
 fn takeover() {
