@@ -45,7 +45,10 @@ impl Metrics {
                 &of_channel,
             )?,
             last_report: GaugeVec::new(
-                Opts::new("holo_fleet_last_report_timestamp_seconds", "The time of the last report of a host of a channel."),
+                Opts::new(
+                    "holo_fleet_last_report_timestamp_seconds",
+                    "The time of the last report of a host of a channel.",
+                ),
                 &of_channel,
             )?,
             lease: IntGauge::new("holo_fleet_controller_lease", "1 if this controller decides on rollouts.")?,

@@ -24,6 +24,8 @@ pub(crate) const LEASE: &str = "controller.lease";
 const REFRESH: Duration = Duration::from_secs(20);
 /// The interval at which everything is requested again otherwise.
 const IDLE_REFRESH: Duration = Duration::from_secs(60);
+/// The least interval between two requests of all hosts, as a multiple of the time that these take.
+const PAUSE: u32 = 10;
 /// The time for which hints are gathered.
 const SETTLE: Duration = Duration::from_millis(100);
 /// The time for which reports that were requested are current enough for a halt.
@@ -41,6 +43,8 @@ pub(crate) struct View {
     hosts: BTreeMap<Host, Seen>,
     host_hints: Option<Subscriber>,
     hosts_read: Option<Instant>,
+    /// The time that the last request of all hosts took.
+    hosts_took: Duration,
     /// The hosts whose reports have changed.
     stale: BTreeSet<Host>,
     /// The time by the clock of the server.
@@ -64,6 +68,7 @@ impl View {
             hosts: BTreeMap::new(),
             host_hints: None,
             hosts_read: None,
+            hosts_took: Duration::ZERO,
             stale: BTreeSet::new(),
             clock: (Timestamp::now(), Instant::now()),
             connects: 0,
@@ -154,7 +159,7 @@ impl View {
             (self.connects, self.channels_read, self.hosts_read) = (connects, None, None);
         }
         let must_look_again = self.look_again.is_some_and(|time| time <= Instant::now());
-        if self.is_due(self.channels_read) || must_look_again {
+        if self.is_due(self.channels_read, Duration::ZERO) || must_look_again {
             let (now, at) = (self.store.now().await?, Instant::now());
             self.channels = self.store.channels().await?;
             (self.clock, self.channels_read) = ((now, at), Some(at));
@@ -174,7 +179,7 @@ impl View {
         if self.host_hints.is_none() {
             self.host_hints = Some(self.subscribe(HOSTS).await?);
         }
-        if self.is_due(self.hosts_read) {
+        if self.is_due(self.hosts_read, self.hosts_took * PAUSE) {
             return self.read_hosts().await;
         }
         let store = &self.store;
@@ -206,16 +211,17 @@ impl View {
     }
 
     async fn read_hosts(&mut self) -> Result<(), FleetError> {
+        let begun = Instant::now();
         let hosts = self.store.hosts().await?;
         self.hosts = hosts.into_iter().map(|seen| (seen.report.host.clone(), seen)).collect();
         self.stale.clear();
-        self.hosts_read = Some(Instant::now());
+        (self.hosts_read, self.hosts_took) = (Some(Instant::now()), begun.elapsed());
         Ok(())
     }
 
-    fn is_due(&self, read: Option<Instant>) -> bool {
+    fn is_due(&self, read: Option<Instant>, pause: Duration) -> bool {
         let interval = if self.is_rollout_running() { REFRESH } else { IDLE_REFRESH };
-        read.is_none_or(|time| time.elapsed() >= interval)
+        read.is_none_or(|time| time.elapsed() >= interval.max(pause))
     }
 
     /// Subscribes to the changes of a bucket. Requests that follow do not miss what happens after them.

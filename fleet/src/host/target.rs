@@ -149,7 +149,8 @@ impl Target {
         self.error = None;
         let progress = bucket.get(&progress_key(&channel)).await?;
         let progress: Option<Progress> = progress.and_then(|kept| serde_json::from_slice(&kept.value).ok());
-        let retry = progress.as_ref().filter(|progress| progress.serial == record.serial).map(|progress| progress.retry);
+        let retry =
+            progress.as_ref().filter(|progress| progress.serial == record.serial).map(|progress| progress.retry);
         if let Some(retry) = retry.filter(|retry| *retry > self.announced_retry) {
             (self.announced_retry, self.announced) = (retry, Instant::now());
         }

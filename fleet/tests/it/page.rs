@@ -70,7 +70,8 @@ fn shown() {
 
     let hostile = "<script>alert(1)</script>\u{202e}\u{1b}[31m";
     let failed = json!({ "host": "a<b>", "bundle": installed, "result": "failed", "reason": hostile });
-    let unhealthy = json!({ "host": "web2", "bundle": installed, "result": "changed", "health": "critical", "drift": 3 });
+    let unhealthy =
+        json!({ "host": "web2", "bundle": installed, "result": "changed", "health": "critical", "drift": 3 });
     let alone = json!({ "host": "zoo", "channel": null, "waiting": "paused: {{ 7 * 7 }}" });
     let all = [("a=3Cb=3E", failed), ("web2", unhealthy), ("zoo", alone)];
     report(&server, all.map(|(key, report)| (key.to_owned(), report)));
@@ -83,7 +84,8 @@ fn shown() {
     for bad in ["<script", "<b>", "\u{202e}", "\u{1b}", "=\"javascript", "src="] {
         assert!(!body.contains(bad), "{bad}: {body}");
     }
-    for text in ["a&lt;b&gt;", "&lt;script&gt;alert(1)", "{{ 7 * 7 }}", "&lt;b&gt;bold", "not now", "site@2", "aborted"] {
+    for text in ["a&lt;b&gt;", "&lt;script&gt;alert(1)", "{{ 7 * 7 }}", "&lt;b&gt;bold", "not now", "site@2", "aborted"]
+    {
         assert!(body.contains(text), "{text}: {body}");
     }
     // With the second bundle, nothing is known of the host that has failed with the first one.

@@ -235,10 +235,26 @@ fn mended() {
     let definition = FIRST.replace("80", "82");
     operator.root.write("srv/second/usr/share/holo/files/90-own.toml", "");
     let bundle = second(&operator, &definition);
-    let run = operator.run(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--max-failed", "1", "--follow"]);
+    let run = operator.run(&[
+        "rollout",
+        "start",
+        "web",
+        &bundle,
+        "--waves",
+        "100%",
+        "--soak",
+        "0s",
+        "--max-failed",
+        "1",
+        "--follow",
+    ]);
     assert_eq!(run.status, Some(1), "{}{}", run.stdout_lossy(), run.stderr_lossy());
     let results = || -> Vec<String> {
-        operator.json(&["hosts", "--json"]).iter().map(|host| host["result"].as_str().unwrap_or("-").to_owned()).collect()
+        operator
+            .json(&["hosts", "--json"])
+            .iter()
+            .map(|host| host["result"].as_str().unwrap_or("-").to_owned())
+            .collect()
     };
     assert_eq!(results(), ["refused", "failed"]);
 
@@ -330,7 +346,10 @@ fn metrics() {
     let judged = Program::new("promtool").args(["check", "metrics"]).stdin(text.as_bytes()).output().unwrap();
     assert!(judged.ended.failure().is_none() && judged.stderr.is_empty(), "{judged:?}\n{text}");
     let now = jiff::Timestamp::now().as_second() as f64;
-    for time in ["holo_fleet_last_report_timestamp_seconds{channel=\"web\"}", "holo_fleet_controller_last_contact_timestamp_seconds"] {
+    for time in [
+        "holo_fleet_last_report_timestamp_seconds{channel=\"web\"}",
+        "holo_fleet_controller_last_contact_timestamp_seconds",
+    ] {
         assert!((now - value(text, time)).abs() < 120.0, "{time}: {text}");
     }
     // The other one decides within seconds.

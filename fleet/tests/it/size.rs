@@ -150,6 +150,9 @@ fn many() {
         let lines = operator.json(command);
         println!("holo-fleet {}: {:?}, {} lines", command.join(" "), begun.elapsed(), lines.len());
     }
+    let (begun, page) = (Instant::now(), operator.root.join("page.html"));
+    operator.must(&["report", "--output", &page.to_string_lossy()]);
+    println!("holo-fleet report: {:?}", begun.elapsed());
     let status = operator.json(&["status", "--json"]);
     assert_eq!(status[0]["hosts"]["in_step"], json!(number));
     let begun = Instant::now();
@@ -183,7 +186,9 @@ fn few_messages() {
     agents(roots.clone());
     let _hosts: Vec<Process> =
         roots.iter().zip(0..).map(|(root, number)| host(root, number, &url, signers.as_slice())).collect();
-    operator.until(&["hosts", "--json"], |lines| lines.len() == 3 && lines.iter().all(|line| line["result"] == "unchanged"));
+    operator.until(&["hosts", "--json"], |lines| {
+        lines.len() == 3 && lines.iter().all(|line| line["result"] == "unchanged")
+    });
     let alone = messages_a_minute(&server);
     let _controller = operator.background(&["controller"]);
     let _standby = operator.background(&["controller"]);
@@ -194,6 +199,8 @@ fn few_messages() {
     operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == 3);
     std::thread::sleep(CALM);
     let rolling = messages_a_minute(&server);
-    println!("messages a minute of 3 hosts: {alone:.0}; with two controllers {idle:.0}, and during a rollout {rolling:.0}");
+    println!(
+        "messages a minute of 3 hosts: {alone:.0}; with two controllers {idle:.0}, and during a rollout {rolling:.0}"
+    );
     assert!(idle < 100.0 && rolling < 300.0, "{idle} {rolling}");
 }
