@@ -71,9 +71,9 @@ impl Channel {
     }
 
     /// Returns the hosts of the channel, with their ranks.
-    pub(crate) fn members(&self, hosts: &[Seen]) -> Vec<Member> {
+    pub(crate) fn members<'h>(&self, hosts: impl IntoIterator<Item = &'h Seen>) -> Vec<Member> {
         let channel = &self.record.channel;
-        let ours = hosts.iter().filter(|seen| seen.report.channel.as_ref() == Some(channel));
+        let ours = hosts.into_iter().filter(|seen| seen.report.channel.as_ref() == Some(channel));
         let plan = &self.record.rollout;
         let member = |seen: &Seen| {
             let rank = rank(&plan.id, plan.first.as_deref(), &seen.report);
@@ -83,7 +83,7 @@ impl Channel {
     }
 
     /// Returns how many hosts of the channel are what. Hosts whose wave has not come are pending.
-    pub(crate) fn tally(&self, hosts: &[Seen], now: Timestamp) -> Tally {
+    pub(crate) fn tally<'h>(&self, hosts: impl IntoIterator<Item = &'h Seen>, now: Timestamp) -> Tally {
         let mut tally = Tally::default();
         for (_, standing) in self.standings(hosts, now) {
             tally.add(standing);
@@ -92,7 +92,11 @@ impl Channel {
     }
 
     /// Returns what each host of the channel is to its rollout.
-    pub(crate) fn standings(&self, hosts: &[Seen], now: Timestamp) -> Vec<(Member, Standing)> {
+    pub(crate) fn standings<'h>(
+        &self,
+        hosts: impl IntoIterator<Item = &'h Seen>,
+        now: Timestamp,
+    ) -> Vec<(Member, Standing)> {
         let rolled_back = (self.state() == State::RolledBack).then_some(self.record.previous.as_ref()).flatten();
         let bundle = rolled_back.unwrap_or(&self.record.bundle);
         let silent_after = self.record.rollout.silent_after;

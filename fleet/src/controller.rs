@@ -150,7 +150,7 @@ impl Controller {
             // The operator's program has ended between the two writes.
             return Ok(Some(Progress::begin(record, self.view.now())));
         };
-        let decide = |view: &View| advance(record, progress, &channel.members(&view.hosts()), view.now());
+        let decide = |view: &View| advance(record, progress, &channel.members(view.hosts()), view.now());
         let next = decide(&self.view);
         // A message may have been lost that would change this, such as the report of a host that seems to be silent.
         if next.as_ref().is_some_and(|next| matches!(next.state, State::Halted | State::RolledBack)) {

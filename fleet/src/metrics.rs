@@ -81,12 +81,12 @@ impl Metrics {
         self.last_contact.set(seconds(view.last_contact()));
         [&self.hosts, &self.state, &self.wave, &self.waves].iter().for_each(|gauge| gauge.reset());
         self.last_report.reset();
-        let (hosts, now) = (view.hosts(), view.now());
+        let now = view.now();
         for channel in view.channels() {
             let name = channel.record.channel.as_str();
             let mut counts: BTreeMap<Standing, i64> = Standing::ALL.map(|standing| (standing, 0)).into();
             let mut last: Option<Timestamp> = None;
-            for (member, standing) in channel.standings(&hosts, now) {
+            for (member, standing) in channel.standings(view.hosts(), now) {
                 *counts.entry(standing).or_default() += 1;
                 last = last.max(Some(member.seen));
             }

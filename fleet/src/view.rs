@@ -26,8 +26,10 @@ const REFRESH: Duration = Duration::from_secs(20);
 const IDLE_REFRESH: Duration = Duration::from_secs(60);
 /// The least interval between two requests of all hosts, as a multiple of the time that these take.
 const PAUSE: u32 = 10;
-/// The time for which hints are gathered.
+/// The time for which hints are gathered: with many hosts, a multiple of the time that the work on them takes.
 const SETTLE: Duration = Duration::from_millis(100);
+const MAX_SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_SHARE: u32 = 4;
 /// The time for which reports that were requested are current enough for a halt.
 const CURRENT: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,8 @@ pub(crate) struct View {
     connects: u64,
     /// The number of messages that were received so far, and when that was noticed.
     received: (u64, Timestamp),
+    /// The end of the last wait.
+    waited: Instant,
     /// Whether the holder of the lease has given it back.
     lease_is_free: bool,
 }
@@ -73,6 +77,7 @@ impl View {
             clock: (Timestamp::now(), Instant::now()),
             connects: 0,
             received: (0, Timestamp::now()),
+            waited: Instant::now(),
             lease_is_free: false,
         }
     }
@@ -96,8 +101,8 @@ impl View {
         self.channels.iter().find(|channel| channel.record.channel == *name)
     }
 
-    pub(crate) fn hosts(&self) -> Vec<Seen> {
-        self.hosts.values().cloned().collect()
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Seen> {
+        self.hosts.values()
     }
 
     pub(crate) fn is_rollout_running(&self) -> bool {
@@ -123,19 +128,17 @@ impl View {
 
     /// Waits until a message arrives, at most for some time.
     pub(crate) async fn wait(&mut self, limit: Duration) {
+        let settle = (self.waited.elapsed() * SETTLE_SHARE).clamp(SETTLE, MAX_SETTLE);
         let heard = tokio::select! {
-            message = next(&mut self.channel_hints) => message,
-            message = next(&mut self.host_hints) => message,
-            () = sleep(limit) => return,
+            message = next(&mut self.channel_hints) => Some(message),
+            message = next(&mut self.host_hints) => Some(message),
+            () = sleep(limit) => None,
         };
-        match heard {
-            Some(message) => {
-                self.hear(&message);
-                sleep(SETTLE).await;
-            }
-            // The connection was closed for good, which the next request says.
-            None => sleep(limit).await,
+        if let Some(message) = heard {
+            self.hear(&message);
+            sleep(settle).await;
         }
+        self.waited = Instant::now();
     }
 
     /// Brings the channels up to date.
@@ -143,10 +146,10 @@ impl View {
         if self.channel_hints.is_none() {
             self.channel_hints = Some(self.subscribe(CHANNELS).await?);
         }
-        while let Some(message) = next(&mut self.channel_hints).now_or_never().flatten() {
+        while let Some(message) = next(&mut self.channel_hints).now_or_never() {
             self.hear(&message);
         }
-        while let Some(message) = next(&mut self.host_hints).now_or_never().flatten() {
+        while let Some(message) = next(&mut self.host_hints).now_or_never() {
             self.hear(&message);
         }
         let statistics = self.store.client.statistics();
@@ -250,9 +253,14 @@ impl View {
 }
 
 /// Waits for the next message of a subscription, forever if there is none.
-async fn next(hints: &mut Option<Subscriber>) -> Option<Message> {
-    match hints {
+async fn next(hints: &mut Option<Subscriber>) -> Message {
+    let message = match hints {
         Some(hints) => hints.next().await,
+        None => None,
+    };
+    // If the connection was closed for good, the next request says so.
+    match message {
+        Some(message) => message,
         None => pending().await,
     }
 }

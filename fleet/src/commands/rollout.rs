@@ -353,7 +353,7 @@ async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<E
             controller.forget_channels();
             continue;
         };
-        let text = summary(&line(channel, &channel.tally(&view.hosts(), view.now())));
+        let text = summary(&line(channel, &channel.tally(view.hosts(), view.now())));
         let state = channel.state();
         if shown.as_ref() != Some(&text) {
             print(&text)?;
