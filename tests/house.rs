@@ -71,6 +71,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-schedule/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-state/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-metrics/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     assert_eq!(depends_on("secret/Cargo.toml"), set(&["holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-check/Cargo.toml"), set(&["holo-definitions", "holo-process"]));
@@ -81,7 +82,7 @@ fn dependencies_point_one_way() {
             "holo-check",
             "holo-definitions",
             "holo-facts",
-            "holo-facts",
+            "holo-metrics",
             "holo-process",
             "holo-system"
         ]),
@@ -90,7 +91,7 @@ fn dependencies_point_one_way() {
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
-        set(&["holo-definitions", "holo-events", "holo-process", "holo-schedule", "holo-system"]),
+        set(&["holo-definitions", "holo-events", "holo-metrics", "holo-process", "holo-schedule", "holo-system"]),
         "it runs the dispatcher, and links nothing of it"
     );
     assert_eq!(
@@ -370,7 +371,9 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
     expected.insert(named("holo-agent.8", "holo-agent.schema.json"));
     expected.insert(named("holo-agent.8", "holo-agent-events.schema.json"));
     expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
-    expected.insert(named("holo-fleet.8", "holo-fleet.schema.json"));
+    for schema in ["holo-fleet", "holo-fleet-operator", "holo-fleet-accounts", "holo-bundle"] {
+        expected.insert(named("holo-fleet.8", &format!("{schema}.schema.json")));
+    }
     for plugin in names("plugins") {
         let page = format!("holo-{plugin}.8");
         if read(format!("man/{page}")).contains(".Xr holo-definitions 5") {

@@ -35,34 +35,46 @@ const KINDS: [&str; 16] = [
     "merged",
 ];
 
-/// The users of a server.
+/// The users of a server, for `holo-fleet accounts --hosts`.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Users {
+    /// The hosts.
     #[serde(default)]
     host: Vec<HostUser>,
+    /// The operators.
     #[serde(default)]
     operator: Vec<OperatorUser>,
 }
 
+/// A host, and what it may read.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct HostUser {
+    /// Its name, as `fleet.host` in its `agent.toml`.
     name: Host,
+    /// The channel that it follows.
     channel: Option<Label>,
+    /// The roles whose data it gets.
     #[serde(default)]
     roles: Vec<Label>,
 }
 
+/// An operator, or the controller.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct OperatorUser {
+    /// Their name.
     name: Label,
     role: Role,
 }
 
 /// What an operator may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum Role {
     /// Everything, also prepare the server.
@@ -211,10 +223,23 @@ fn of_operator(operator: &OperatorUser) -> Permissions {
         publish.push(format!("$O.{BUNDLES}.>"));
         publish.push(format!("$JS.API.STREAM.PURGE.OBJ_{BUNDLES}"));
     }
-    Permissions { publish, subscribe: Vec::new(), answers: false }
+    // The controller hears changes.
+    let heard = [CHANNELS, HOSTS].iter().filter(|_| operator.role == Role::Release);
+    let subscribe = heard.map(|bucket| format!("$KV.{bucket}.>")).collect();
+    Permissions { publish, subscribe, answers: false }
 }
 
 /// Returns where the seeds are written, to show it.
 pub(crate) fn places(folder: &Path) -> [PathBuf; 3] {
     [folder.join("nats-server.conf"), folder.join("hosts"), folder.join("operators")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_is_that_of_the_types() {
+        holo_testing::schema_is_kept("holo-fleet-accounts.schema.json", &schemars::schema_for!(Users));
+    }
 }

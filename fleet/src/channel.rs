@@ -30,6 +30,17 @@ pub(crate) struct Seen {
     pub(crate) report: HostReport,
     /// The time of its last report, by the clock of the server.
     pub(crate) time: Timestamp,
+    /// The revision of the report.
+    pub(crate) revision: u64,
+}
+
+impl Seen {
+    fn new(kept: &Kept) -> Option<Seen> {
+        let report: HostReport = serde_json::from_slice(&kept.value).ok()?;
+        // A host can only report under its own key, so that is its name.
+        let is_its_own = Host::from_token(&kept.key)? == report.host;
+        is_its_own.then_some(Seen { report, time: kept.time, revision: kept.revision })
+    }
 }
 
 /// Returns the key of a channel's progress.
@@ -54,10 +65,15 @@ impl Channel {
         self.progress.as_ref().map_or(State::Running, |progress| progress.state)
     }
 
+    /// Returns the number of the current wave of its rollout, from 1.
+    pub(crate) fn wave(&self) -> usize {
+        self.progress.as_ref().map_or(0, |progress| progress.wave).saturating_add(1)
+    }
+
     /// Returns the hosts of the channel, with their ranks.
-    pub(crate) fn members(&self, hosts: &[Seen]) -> Vec<Member> {
+    pub(crate) fn members<'h>(&self, hosts: impl IntoIterator<Item = &'h Seen>) -> Vec<Member> {
         let channel = &self.record.channel;
-        let ours = hosts.iter().filter(|seen| seen.report.channel.as_ref() == Some(channel));
+        let ours = hosts.into_iter().filter(|seen| seen.report.channel.as_ref() == Some(channel));
         let plan = &self.record.rollout;
         let member = |seen: &Seen| {
             let rank = rank(&plan.id, plan.first.as_deref(), &seen.report);
@@ -67,7 +83,7 @@ impl Channel {
     }
 
     /// Returns how many hosts of the channel are what. Hosts whose wave has not come are pending.
-    pub(crate) fn tally(&self, hosts: &[Seen], now: Timestamp) -> Tally {
+    pub(crate) fn tally<'h>(&self, hosts: impl IntoIterator<Item = &'h Seen>, now: Timestamp) -> Tally {
         let mut tally = Tally::default();
         for (_, standing) in self.standings(hosts, now) {
             tally.add(standing);
@@ -76,12 +92,17 @@ impl Channel {
     }
 
     /// Returns what each host of the channel is to its rollout.
-    pub(crate) fn standings(&self, hosts: &[Seen], now: Timestamp) -> Vec<(Member, Standing)> {
+    pub(crate) fn standings<'h>(
+        &self,
+        hosts: impl IntoIterator<Item = &'h Seen>,
+        now: Timestamp,
+    ) -> Vec<(Member, Standing)> {
         let rolled_back = (self.state() == State::RolledBack).then_some(self.record.previous.as_ref()).flatten();
         let bundle = rolled_back.unwrap_or(&self.record.bundle);
         let silent_after = self.record.rollout.silent_after;
+        let retry = self.progress.as_ref().map_or(0, |progress| progress.retry);
         let standing = |member: Member| {
-            let standing = standing(bundle, &member.report, member.seen, now, silent_after);
+            let standing = standing(bundle, &member.report, (member.seen, now), silent_after, retry);
             (member, standing)
         };
         self.members(hosts).into_iter().map(standing).collect()
@@ -149,12 +170,12 @@ impl Store {
     /// Returns all hosts that have reported, by name.
     pub(crate) async fn hosts(&self) -> Result<Vec<Seen>, FleetError> {
         let kept = self.bucket(HOSTS).await?.all(">").await?;
-        let seen = |kept: Kept| {
-            let report: HostReport = serde_json::from_slice(&kept.value).ok()?;
-            // A host can only report under its own key, so that is its name.
-            (Host::from_token(&kept.key)? == report.host).then_some(Seen { report, time: kept.time })
-        };
-        Ok(kept.into_iter().filter_map(seen).collect())
+        Ok(kept.iter().filter_map(Seen::new).collect())
+    }
+
+    /// Returns a host if it has reported.
+    pub(crate) async fn host(&self, name: &Host) -> Result<Option<Seen>, FleetError> {
+        Ok(self.bucket(HOSTS).await?.get(&name.token()).await?.as_ref().and_then(Seen::new))
     }
 
     /// Stores a record of a channel in place of the current one, if nobody else has in the meantime.

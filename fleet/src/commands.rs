@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod host;
 pub(crate) mod init;
 pub(crate) mod look;
+pub(crate) mod page;
 pub(crate) mod publish;
 pub(crate) mod rollout;
 pub(crate) mod run;
@@ -38,6 +39,7 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
         }
         Verb::Status(arguments) => Session::run(cli, root, async |session| look::status(arguments, session).await),
         Verb::Hosts(arguments) => Session::run(cli, root, async |session| look::hosts(arguments, session).await),
+        Verb::Report(arguments) => Session::run(cli, root, async |session| page::report(arguments, session).await),
         Verb::Data(verb) => Session::run(cli, root, async |session| data::run(verb, session).await),
         Verb::Run(arguments) => Session::run(cli, root, async |session| run::run(arguments, session).await),
         Verb::Host(verb) => host::run(verb, root),

@@ -59,6 +59,7 @@ pub(crate) enum ConfigError {
 
 /// One address or several.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum Addresses {
     One(String),
@@ -85,12 +86,18 @@ pub(crate) struct Operator {
     pub(crate) path: PathBuf,
 }
 
+/// The configuration of an operator: `~/.config/holo/fleet.toml`.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct OperatorFile {
+    /// The address of the server, such as `tls://nats.example.org:4222`, or a list of addresses of a cluster.
     url: Option<Addresses>,
+    /// A file with an nkey seed, such as `holo-fleet accounts` writes, or a `.creds` file. Only its owner may read it.
     credentials: Option<PathBuf>,
+    /// A file with certificates of authorities to trust, in addition to those of the system.
     ca: Option<PathBuf>,
+    /// The SSH key that signs bundles, channels and data.
     signing_key: Option<PathBuf>,
 }
 
@@ -317,4 +324,14 @@ fn variable(name: &str) -> Option<String> {
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_is_that_of_the_types() {
+        holo_testing::schema_is_kept("holo-fleet-operator.schema.json", &schemars::schema_for!(OperatorFile));
+    }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Replaces a file atomically and durably, with this mode. Its directory is created, private if the file is.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FleetError> {
     let write = || -> std::io::Result<()> {
-        let directory = path.parent().unwrap_or(Path::new("/"));
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::DirBuilder::new().recursive(true).mode(mode | (mode & 0o444) >> 2).create(directory)?;
         let mut file = tempfile::Builder::new().prefix(".holo-fleet.").tempfile_in(directory)?;
         file.write_all(content)?;

@@ -15,7 +15,7 @@ use crate::config::{HostConfig, Root};
 use crate::connection::{Refusals, check_version, keep_connected};
 use crate::error::FleetError;
 use crate::report::{Health, HostReport, Outcome};
-use crate::store::{HOSTS, Kept, Store};
+use crate::store::{HOSTS, Kept, LATE, Store};
 use agent::{Agent, Changes};
 use events::Events;
 use futures_util::StreamExt;
@@ -41,8 +41,6 @@ const RETRY: Duration = Duration::from_secs(2);
 const MAX_RETRY: Duration = Duration::from_secs(60);
 /// The time after which a connection that ends was a good one.
 const LASTING: Duration = Duration::from_secs(60);
-/// The time after a hint at which the value is requested again: a server of a cluster may not have it yet.
-const LATE: Duration = Duration::from_secs(2);
 /// The time that a connection has to work before it is said that there is none.
 const NO_CONNECTION: Duration = Duration::from_secs(5);
 
@@ -256,6 +254,7 @@ impl Machine {
             }
             events.send(&self.store, &mut self.memory).await?;
             let status = self.agent.status().await;
+            self.target.try_again(&status);
             if self.target.is_due(&status) {
                 self.target.pursue(&self.store, &self.config, &self.agent).await;
             }
@@ -344,9 +343,8 @@ impl Machine {
     /// Sends a report if it is due, and returns the time of the next one.
     async fn report(&mut self, status: &Value) -> Result<Instant, FleetError> {
         let (report, interval) = (self.describe(status), self.target.report_interval());
-        let is_same = |sent: &HostReport| HostReport { time: report.time, ..sent.clone() } == report;
         if let Some((sent, at)) = &self.sent
-            && is_same(sent)
+            && sent.is_like(&report)
             && at.elapsed() < interval
         {
             return Ok(*at + interval);
@@ -369,6 +367,7 @@ impl Machine {
             roles: self.config.roles.clone(),
             bundle: self.target.installed(),
             refused: self.target.refused(),
+            retry: self.target.retry(),
             result,
             reason: reason.or_else(|| self.refused_layer.clone()),
             waiting: agent::waiting(status),

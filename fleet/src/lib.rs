@@ -13,6 +13,7 @@ mod controller;
 mod disk;
 mod error;
 mod host;
+mod metrics;
 mod names;
 mod published;
 mod record;
@@ -21,13 +22,14 @@ mod rollout;
 mod session;
 mod signing;
 mod store;
+mod view;
 
 use clap::{Parser, Subcommand};
 use commands::bundle::BundleVerb;
 use commands::data::DataVerb;
 use commands::host::HostVerb;
 use commands::rollout::{Log, Promote, Rollback, RolloutVerb};
-use commands::{accounts as users, controller as control, init, look, run as asking};
+use commands::{accounts as users, controller as control, init, look, page, run as asking};
 use config::Root;
 use holo_process::{Stream, streams};
 use std::ffi::OsString;
@@ -88,6 +90,8 @@ pub(crate) enum Verb {
     Status(look::Status),
     /// Show a line for each host
     Hosts(look::Hosts),
+    /// Write a page about all channels and hosts
+    Report(page::Report),
     /// Data for all hosts, for roles, and for single hosts
     #[command(subcommand)]
     Data(DataVerb),

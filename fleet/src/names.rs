@@ -23,12 +23,14 @@ impl NameError {
 /// The name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("minLength" = 1, "maxLength" = 128, "pattern" = "^[^\\s\\x00-\\x1f\\x7f]+$")))]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Host(String);
 
 /// The name of a channel, a role or a bundle: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("maxLength" = 128, "pattern" = "^[A-Za-z0-9_][A-Za-z0-9_-]*$")))]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Label(String);
 

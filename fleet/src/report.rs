@@ -41,6 +41,9 @@ pub(crate) struct HostReport {
     pub(crate) machine: String,
     pub(crate) channel: Option<Label>,
     pub(crate) roles: Vec<Label>,
+    /// The last resumption of a rollout that this host knows of; see [`Progress`](crate::rollout::Progress).
+    #[serde(default)]
+    pub(crate) retry: u64,
     /// What is installed.
     pub(crate) bundle: Option<BundleId>,
     /// The bundle that it should run and cannot install.
@@ -63,6 +66,11 @@ pub(crate) struct HostReport {
 }
 
 impl HostReport {
+    /// Returns true if the other report differs only in its time.
+    pub(crate) fn is_like(&self, other: &HostReport) -> bool {
+        HostReport { time: other.time, ..self.clone() } == *other
+    }
+
     /// Returns what expressions about hosts refer to.
     pub(crate) fn scope(&self) -> Value {
         let Ok(Value::Object(mut scope)) = serde_json::to_value(self) else { return Value::Null };

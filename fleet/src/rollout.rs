@@ -5,6 +5,7 @@
 
 use crate::error::FleetError;
 use crate::names::{BundleId, Label, NameError};
+use crate::record::next_serial;
 use crate::report::{Health, HostReport, Outcome};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -164,6 +165,9 @@ pub(crate) enum State {
 }
 
 impl State {
+    pub(crate) const ALL: [State; 6] =
+        [State::Running, State::Paused, State::Halted, State::Complete, State::RolledBack, State::Aborted];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             State::Running => "running",
@@ -193,6 +197,10 @@ pub(crate) struct Progress {
     pub(crate) since: Timestamp,
     /// The time since when all hosts of the current wave are well.
     pub(crate) well_since: Option<Timestamp>,
+    /// The number of the last resumption after a halt: hosts that have failed before it try again. It differs from those of
+    /// earlier rollouts.
+    #[serde(default)]
+    pub(crate) retry: u64,
     /// Who or what changed it last, and why.
     pub(crate) by: String,
     pub(crate) message: Option<String>,
@@ -202,7 +210,12 @@ impl Progress {
     /// Returns the start of a rollout.
     pub(crate) fn begin(record: &ChannelRecord, now: Timestamp) -> Progress {
         let (serial, by, message) = (record.serial, record.operator.clone(), record.message.clone());
-        Progress { serial, state: State::Running, wave: 0, since: now, well_since: None, by, message }
+        Progress { serial, state: State::Running, wave: 0, since: now, well_since: None, retry: 0, by, message }
+    }
+
+    /// Returns the same place after a halt. Hosts that have failed are waited for like at the beginning of a wave.
+    pub(crate) fn try_again(&self, by: &str, message: Option<String>, now: Timestamp) -> Progress {
+        Progress { since: now, retry: next_serial(Some(self.retry)), ..self.with(State::Running, by, message) }
     }
 
     /// Returns the same place in another state.
@@ -242,26 +255,51 @@ pub(crate) enum Standing {
     Silent,
 }
 
+impl Standing {
+    pub(crate) const ALL: [Standing; 6] = [
+        Standing::InStep,
+        Standing::Pending,
+        Standing::Waiting,
+        Standing::Failed,
+        Standing::Unhealthy,
+        Standing::Silent,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Standing::InStep => "in_step",
+            Standing::Pending => "pending",
+            Standing::Waiting => "waiting",
+            Standing::Failed => "failed",
+            Standing::Unhealthy => "unhealthy",
+            Standing::Silent => "silent",
+        }
+    }
+}
+
 /// Returns what a host is to the rollout of its channel.
 pub(crate) fn standing(
     bundle: &BundleId,
     host: &HostReport,
-    seen: Timestamp,
-    now: Timestamp,
+    (seen, now): (Timestamp, Timestamp),
     silent_after: u64,
+    retry: u64,
 ) -> Standing {
     if is_older(seen, now, silent_after) {
         return Standing::Silent;
     }
+    let may_fail = host.retry >= retry;
     let has_it = host.bundle.as_ref().is_some_and(|installed| installed.digest == bundle.digest);
     let was_refused = host.refused.as_ref().is_some_and(|refused| refused.digest == bundle.digest);
-    if was_refused || (has_it && matches!(host.result, Some(Outcome::Failed | Outcome::Refused))) {
+    let has_failed = was_refused || (has_it && matches!(host.result, Some(Outcome::Failed | Outcome::Refused)));
+    let is_unhealthy = has_it && host.health == Health::Critical;
+    if may_fail && has_failed {
         return Standing::Failed;
     }
-    if has_it && host.health == Health::Critical {
+    if may_fail && is_unhealthy {
         return Standing::Unhealthy;
     }
-    let is_done = has_it && matches!(host.result, Some(Outcome::Unchanged | Outcome::Changed));
+    let is_done = has_it && !is_unhealthy && matches!(host.result, Some(Outcome::Unchanged | Outcome::Changed));
     match (is_done, host.waiting.is_some()) {
         (true, _) => Standing::InStep,
         (false, true) => Standing::Waiting,
@@ -274,15 +312,23 @@ fn is_older(time: Timestamp, now: Timestamp, seconds: u64) -> bool {
     now.duration_since(time) > SignedDuration::from_secs(seconds)
 }
 
-/// The hosts of a channel up to the current wave, and how many of them are what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The numbers of hosts of a channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Tally {
+    /// All that have reported.
     pub(crate) total: usize,
+    /// Those that run the bundle, and whose last run was good.
     pub(crate) in_step: usize,
+    /// Those that do not run it yet.
     pub(crate) pending: usize,
+    /// Those that are paused, or outside of their maintenance window.
     pub(crate) waiting: usize,
+    /// Those that have refused the bundle, or whose run has failed.
     pub(crate) failed: usize,
+    /// Those that run it, with a critical health check.
     pub(crate) unhealthy: usize,
+    /// Those that have not reported for a while.
     pub(crate) silent: usize,
 }
 
@@ -297,6 +343,19 @@ impl Tally {
             Standing::Unhealthy => &mut self.unhealthy,
             Standing::Silent => &mut self.silent,
         } += 1;
+    }
+
+    /// Returns the numbers of hosts that are not in step, in words.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let counts = [
+            (self.pending, Standing::Pending),
+            (self.waiting, Standing::Waiting),
+            (self.failed, Standing::Failed),
+            (self.unhealthy, Standing::Unhealthy),
+            (self.silent, Standing::Silent),
+        ];
+        let present = counts.iter().filter(|(count, _)| *count > 0);
+        present.map(|(count, standing)| format!("{count} {}", standing.name())).collect()
     }
 }
 
@@ -322,7 +381,7 @@ pub(crate) fn advance(
     }
     let (mut tally, mut bad, mut names) = (Tally::default(), 0, Vec::new());
     for member in members.iter().filter(|member| plan.wave(member.rank) <= progress.wave) {
-        let standing = standing(&record.bundle, &member.report, member.seen, now, plan.silent_after);
+        let standing = standing(&record.bundle, &member.report, (member.seen, now), plan.silent_after, progress.retry);
         tally.add(standing);
         let went_silent = standing == Standing::Silent && !is_older(member.seen, progress.since, plan.silent_after);
         if went_silent || matches!(standing, Standing::Failed | Standing::Unhealthy) {

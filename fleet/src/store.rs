@@ -43,7 +43,10 @@ const EVENTS_OF_KIND: i64 = 10_000;
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// The number of requests that wait for answers at the same time.
-const AT_ONCE: usize = 64;
+pub(crate) const AT_ONCE: usize = 64;
+/// The time after the message about a change at which the value is requested again: a server of a cluster may not have it
+/// yet.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
 /// The header of messages that mark a removal.
 const OPERATION: &str = "KV-Operation";
 

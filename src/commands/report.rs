@@ -1,8 +1,6 @@
 //! `holo report`: writes a self-contained HTML page about a machine.
 
 mod page;
-#[cfg(test)]
-mod tests;
 
 use super::Context;
 use super::doctor::{self, Scene};
@@ -22,11 +20,12 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Finding, RemarkKind, Reporter};
 use bstr::{BString, ByteSlice};
+use holo_facts::page::{PageError, safe};
 use holo_protocol::Message;
 use holo_state::Database;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use page::{Budget, Diff, Page, Plan, safe};
+use page::{Budget, Diff, Page, Plan};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -113,13 +112,8 @@ fn write(path: &Path, html: &[u8]) -> Result<(), IoError> {
     })
 }
 
-/// The page cannot be rendered.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot make the page: {0}")]
-struct TemplateError(#[from] minijinja::Error);
-
-impl From<TemplateError> for FatalError {
-    fn from(error: TemplateError) -> Self {
+impl From<PageError> for FatalError {
+    fn from(error: PageError) -> Self {
         FatalError::could_not_run(error)
     }
 }

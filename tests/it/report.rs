@@ -1,11 +1,11 @@
 //! `holo report`: the page shows everything except sensitive data, and does not let a browser interpret any of it.
 
 use bstr::ByteSlice;
-use holo_testing::{Need, Run, ScratchRoot, binaries, binaries::built, trial_of};
+use holo_testing::require::HTML_VALIDATE;
+use holo_testing::{Run, ScratchRoot, binaries::built, page_is_valid, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
@@ -17,15 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         without_configuration_a_page_is_written,
         page_file_is_private
     ];
-    trials.push(trial_of("pages_are_valid", &[VALIDATOR], pages_are_valid));
+    trials.push(trial_of("pages_are_valid", &[HTML_VALIDATE], pages_are_valid));
     trials
-}
-
-const VALIDATOR: Need = Need::Trial("target/html-validate, which .ci/html-validate makes", || validator().exists());
-
-fn validator() -> PathBuf {
-    let target = binaries::directory().ok().and_then(|directory| Some(directory.parent()?.to_owned()));
-    target.unwrap_or_default().join("html-validate/node_modules/.bin/html-validate")
 }
 
 const STYLE_END: &str = "</style>";
@@ -199,13 +192,6 @@ fn is_new(entry: &fs::DirEntry) -> bool {
 fn pages_are_valid() {
     let empty = ScratchRoot::new().binary(built("holo")).holorc("# nothing\n");
     for root in [machine(), hostile(), empty] {
-        root.write("page.html", page(&root));
-        // An own configuration with the recommended rules, to ignore those of parent directories.
-        root.write(
-            ".htmlvalidate.json",
-            r#"{"root":true,"extends":["html-validate:recommended","html-validate:document"]}"#,
-        );
-        let run = root.run(validator(), &["--max-warnings=0", "page.html"]);
-        assert!(run.success(), "{run}");
+        page_is_valid(&page(&root));
     }
 }

@@ -3,11 +3,12 @@
 use super::storms::Storms;
 use crate::config::Config;
 use crate::event::{BundleState, Event, EventSink, FleetState, Header, WatchState, What};
-use crate::metrics::{Endpoint, Metrics, state_name};
+use crate::metrics::{Metrics, state_name};
 use crate::report::{cause, definition_error, in_storm, of_bundle, of_fleet, of_watch, resumed};
 use crate::service::{Level, say};
 use crate::spool;
 use holo_events::HealthState;
+use holo_metrics::Endpoint;
 use jiff::Timestamp;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl<'a> Outlets<'a> {
     }
 
     fn open_endpoint(&mut self, address: SocketAddr) {
-        match Endpoint::open(address, &self.metrics) {
+        match Endpoint::open(address, self.metrics.registry()) {
             Ok(endpoint) => self.endpoint = Some(endpoint),
             Err(error) => {
                 let error = format!("no metrics at {address}: {error}");

@@ -19,6 +19,7 @@ mod document;
 mod facts;
 pub mod key;
 mod knowledge;
+pub mod page;
 mod template;
 mod yaml;
 

@@ -50,3 +50,17 @@ pub fn schema_is_kept(name: &str, schema: &impl Serialize) {
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(kept == text, "schema/{name} is not that of the types: {BLESS}=1 rewrites it");
 }
+
+/// Checks that a page is correct HTML.
+///
+/// # Panics
+/// If it is not, or if [`require::HTML_VALIDATE`] is missing.
+#[track_caller]
+pub fn page_is_valid(page: &str) {
+    let root = ScratchRoot::new().file("page.html", page);
+    // An own configuration with the recommended rules, to ignore those of parent directories.
+    let rules = r#"{"root":true,"extends":["html-validate:recommended","html-validate:document"]}"#;
+    let root = root.file(".htmlvalidate.json", rules);
+    let run = root.run(require::html_validate(), &["--max-warnings=0", "page.html"]);
+    assert!(run.success(), "{run}");
+}

@@ -53,6 +53,15 @@ pub fn clock_library() -> Option<PathBuf> {
     { of_each }.find(|path| path.exists())
 }
 
+/// The validator for [`page_is_valid`](crate::page_is_valid).
+pub const HTML_VALIDATE: Need =
+    Need::Trial("target/html-validate, which .ci/html-validate makes", || html_validate().exists());
+
+pub(crate) fn html_validate() -> PathBuf {
+    let target = binaries::directory().ok().and_then(|directory| Some(directory.parent()?.to_owned()));
+    target.unwrap_or_default().join("html-validate/node_modules/.bin/html-validate")
+}
+
 impl Need {
     /// Returns true if the requirement is met.
     #[must_use]

@@ -20,10 +20,14 @@ const SETUID_OR_SETGID: u32 = 0o6000;
 
 /// The description of a bundle, `holo-bundle.toml`.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct Description {
+    /// The name of the bundle. The command line can also name it.
     name: Option<Label>,
+    /// Its version. The command line can also name it.
     version: Option<Version>,
+    /// The oldest version of holo that can apply the bundle, such as `4.1`.
     min_holo: Option<HoloVersion>,
 }
 
@@ -160,5 +164,15 @@ impl Reading<'_> {
             self.problems.push(format!("{}:{line}: {text}", path.display()));
         }
         Ok(Some(Member::File { sha256: hex(&digest.finalize()), size, executable }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_is_that_of_the_types() {
+        holo_testing::schema_is_kept("holo-bundle.schema.json", &schemars::schema_for!(Description));
     }
 }

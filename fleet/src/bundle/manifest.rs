@@ -145,6 +145,7 @@ pub(super) fn path_problem(path: &str) -> Option<&'static str> {
 /// The version of a bundle: letters, digits, and `.`, `-`, `_`, `+` and `~` after the first one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._+~-]*$", "maxLength" = 64)))]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Version(String);
 
@@ -163,6 +164,8 @@ impl FromStr for Version {
 
 /// A version of holo, such as `4.1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("pattern" = "^[0-9]+([.][0-9]+){0,2}$")))]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct HoloVersion(Vec<u32>);
 

@@ -2,14 +2,17 @@
 
 use crate::controller::{Change, Controller, LOOK};
 use crate::error::FleetError;
+use crate::metrics::Metrics;
+use crate::names::NameError;
 use crate::rollout::State;
 use crate::session::{Session, print};
 use clap::Args;
+use holo_metrics::Endpoint;
 use holo_process::{Program, streams};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
 /// `holo-fleet controller`
 #[derive(Debug, Args)]
@@ -17,6 +20,13 @@ pub(crate) struct Arguments {
     /// A shell command to run when a rollout halts or is rolled back, with the details in HOLO_FLEET_* variables
     #[arg(long, value_name = "COMMAND")]
     on_halt: Option<String>,
+    /// Serve metrics for Prometheus at this address, with the path /metrics
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, NameError> {
+    text.parse().map_err(|_| NameError::new(text, "an address and a port, such as 127.0.0.1:9190 or [::1]:9190"))
 }
 
 /// The time limit for the command.
@@ -25,7 +35,15 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {
     let signals = |kind| signal(kind).map_err(|error| FleetError(error.to_string()));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
-    let controller = Controller::new(session.store.clone());
+    let metrics = Metrics::new().map_err(|error| FleetError::about("metrics", error))?;
+    let _endpoint = match arguments.metrics {
+        Some(address) => {
+            let endpoint = Endpoint::open(address, metrics.registry());
+            Some(endpoint.map_err(|error| FleetError(format!("no metrics at {address}: {error}")))?)
+        }
+        None => None,
+    };
+    let mut controller = Controller::new(session.store.clone(), arguments.metrics.is_some());
     let mut trouble = None;
     loop {
         match controller.step(None).await {
@@ -45,8 +63,9 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
                 trouble = Some(error);
             }
         }
+        metrics.set(&controller);
         tokio::select! {
-            () = sleep(LOOK) => {}
+            () = controller.wait(LOOK) => {}
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }

@@ -4,7 +4,7 @@ use crate::channel::{Seen, select};
 use crate::error::FleetError;
 use crate::names::{Host, Label, NameError};
 use crate::report::{Health, Outcome};
-use crate::rollout::State;
+use crate::rollout::{State, Tally};
 use crate::session::{Session, local, print, print_columns, print_json};
 use crate::store::{EVENT_SUBJECT, EVENTS, HOSTS};
 use async_nats::datetime;
@@ -96,7 +96,7 @@ pub(crate) struct ChannelLine {
     /// The bundle that is rolled out, as `NAME@VERSION`.
     bundle: String,
     rollout: RolloutPart,
-    hosts: HostsPart,
+    hosts: Tally,
 }
 
 /// The rollout of a channel.
@@ -112,51 +112,20 @@ struct RolloutPart {
     waves: usize,
 }
 
-/// The numbers of hosts of a channel.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct HostsPart {
-    /// All that have reported.
-    total: usize,
-    /// Those that run the bundle, and whose last run was good.
-    in_step: usize,
-    /// Those that do not run it yet.
-    pending: usize,
-    /// Those that are paused, or outside of their maintenance window.
-    waiting: usize,
-    /// Those that have refused the bundle, or whose run has failed.
-    failed: usize,
-    /// Those that run it, with a critical health check.
-    unhealthy: usize,
-    /// Those that have not reported for a while.
-    silent: usize,
-}
-
 /// Shows a line for each channel.
 pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<ExitCode, FleetError> {
     let store = &session.store;
     let (channels, hosts, now) = (store.channels().await?, store.hosts().await?, store.now().await?);
-    let line = |channel: &crate::channel::Channel| {
-        let tally = channel.tally(&hosts, now);
-        ChannelLine {
-            channel: channel.record.channel.clone(),
-            bundle: channel.record.bundle.to_string(),
-            rollout: RolloutPart {
-                id: channel.record.rollout.id.clone(),
-                state: channel.state(),
-                wave: channel.progress.as_ref().map_or(0, |progress| progress.wave).saturating_add(1),
-                waves: channel.record.rollout.waves.len(),
-            },
-            hosts: HostsPart {
-                total: tally.total,
-                in_step: tally.in_step,
-                pending: tally.pending,
-                waiting: tally.waiting,
-                failed: tally.failed,
-                unhealthy: tally.unhealthy,
-                silent: tally.silent,
-            },
-        }
+    let line = |channel: &crate::channel::Channel| ChannelLine {
+        channel: channel.record.channel.clone(),
+        bundle: channel.record.bundle.to_string(),
+        rollout: RolloutPart {
+            id: channel.record.rollout.id.clone(),
+            state: channel.state(),
+            wave: channel.wave(),
+            waves: channel.record.rollout.waves.len(),
+        },
+        hosts: channel.tally(&hosts, now),
     };
     let lines: Vec<ChannelLine> = channels.iter().map(line).collect();
     if arguments.json {
@@ -168,21 +137,12 @@ pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<Exit
     }
     let cells = |line: &ChannelLine| {
         let hosts = &line.hosts;
-        let counts = [
-            (hosts.pending, "pending"),
-            (hosts.waiting, "waiting"),
-            (hosts.failed, "failed"),
-            (hosts.unhealthy, "unhealthy"),
-            (hosts.silent, "silent"),
-        ];
-        let counts: Vec<String> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
         vec![
             line.channel.to_string(),
             line.bundle.clone(),
             format!("{} (wave {} of {})", line.rollout.state.name(), line.rollout.wave, line.rollout.waves),
             format!("{} of {} in step", hosts.in_step, hosts.total),
-            counts.join(", "),
+            hosts.others().join(", "),
         ]
     };
     print_columns(&lines.iter().map(cells).collect::<Vec<_>>())?;
@@ -234,7 +194,8 @@ impl<'s> HostLine<'s> {
     }
 }
 
-fn word(value: &impl Serialize) -> String {
+/// Returns the name of a value in JSON, or `-`.
+pub(super) fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

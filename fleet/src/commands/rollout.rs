@@ -9,9 +9,9 @@ use crate::names::BundleId;
 use crate::names::Label;
 use crate::record::{Signed, next_serial};
 use crate::rollout::ChannelRecord;
-use crate::rollout::{Plan, Progress, Rank, Share, State};
+use crate::rollout::{Plan, Progress, Rank, Share, State, Tally};
 use crate::session::{Session, print, print_columns, print_json};
-use crate::store::{CHANNELS, Kept};
+use crate::store::{CHANNELS, Kept, Store};
 use clap::{Args, Subcommand};
 use holo_definitions::readers;
 use holo_process::streams;
@@ -220,7 +220,8 @@ pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCod
         }
         RolloutVerb::Status(arguments) => {
             let channel = session.store.existing_channel(&arguments.channel).await?;
-            let line = line(session, &channel).await?;
+            let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
+            let line = line(&channel, &channel.tally(&hosts, now));
             if arguments.json {
                 print_json(&line)?;
             } else {
@@ -358,7 +359,11 @@ async fn set_state(
 ) -> Result<u64, FleetError> {
     let now = session.store.now().await?;
     let progress = channel.progress.clone().unwrap_or_else(|| Progress::begin(&channel.record, now));
-    let progress = progress.with(to, &session.operator_name(), message);
+    let operator = session.operator_name();
+    let progress = match (progress.state, to) {
+        (State::Halted, State::Running) => progress.try_again(&operator, message, now),
+        _ => progress.with(to, &operator, message),
+    };
     let name = &channel.record.channel;
     let faster = || FleetError(format!("channel {name}: the rollout has changed in the meantime; try again"));
     session.store.set_progress(channel, &progress).await?.ok_or_else(faster)
@@ -384,22 +389,28 @@ async fn until_known(name: &Label, revision: u64, session: &Session) -> Result<C
 /// Advances a rollout until it ends, and shows how it goes. Progress before the given revision is not that of this rollout:
 /// a server of a cluster may not have a newer one yet.
 async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<ExitCode, FleetError> {
-    let controller = Controller::new(session.store.clone());
+    let mut controller = Controller::new(session.store.clone(), true);
     let mut shown = None;
     loop {
         controller.step(Some(name)).await?;
-        let channel = until_known(name, begun.unwrap_or(0), session).await?;
-        let line = line(session, &channel).await?;
-        let text = summary(&line);
+        let view = controller.view();
+        let is_known = |channel: &&Channel| begun.is_none_or(|begun| channel.progress_revision >= begun);
+        let Some(channel) = view.channel(name).filter(is_known) else {
+            until_known(name, begun.unwrap_or(0), session).await?;
+            controller.forget_channels();
+            continue;
+        };
+        let text = summary(&line(channel, &channel.tally(view.hosts(), view.now())));
+        let state = channel.state();
         if shown.as_ref() != Some(&text) {
             print(&text)?;
             shown = Some(text);
         }
-        if !matches!(channel.state(), State::Running) {
+        if state != State::Running {
             controller.release().await?;
-            return Ok(exit_code(channel.state()));
+            return Ok(exit_code(state));
         }
-        sleep(LOOK.min(Duration::from_secs(1))).await;
+        controller.wait(LOOK.min(Duration::from_secs(1))).await;
     }
 }
 
@@ -439,17 +450,15 @@ pub(crate) struct Line {
     message: Option<String>,
 }
 
-async fn line(session: &Session, channel: &Channel) -> Result<Line, FleetError> {
-    let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
-    let tally = channel.tally(&hosts, now);
+fn line(channel: &Channel, tally: &Tally) -> Line {
     let progress = channel.progress.as_ref();
     let message = progress.map_or(&channel.record.message, |progress| &progress.message);
-    Ok(Line {
+    Line {
         id: channel.record.rollout.id.clone(),
         channel: channel.record.channel.clone(),
         bundle: channel.record.bundle.to_string(),
         state: channel.state(),
-        wave: progress.map_or(0, |progress| progress.wave).saturating_add(1),
+        wave: channel.wave(),
         waves: channel.record.rollout.waves.len(),
         reported: tally.in_step,
         waiting: tally.waiting,
@@ -457,7 +466,7 @@ async fn line(session: &Session, channel: &Channel) -> Result<Line, FleetError> 
         silent: tally.silent,
         operator: channel.record.operator.clone(),
         message: message.clone().or_else(|| channel.record.message.clone()),
-    })
+    }
 }
 
 fn summary(line: &Line) -> String {
@@ -480,29 +489,25 @@ fn show(line: &Line) -> Result<(), FleetError> {
 pub(crate) struct Done {
     /// When it happened, in UTC.
     #[cfg_attr(test, schemars(with = "String"))]
-    time: Timestamp,
-    channel: Label,
+    pub(crate) time: Timestamp,
+    pub(crate) channel: Label,
     /// What happened: `started`, or the new state.
-    what: String,
+    pub(crate) what: String,
     /// The ID of the rollout.
-    rollout: String,
+    pub(crate) rollout: String,
     /// The bundle, as `NAME@VERSION`.
-    bundle: String,
+    pub(crate) bundle: String,
     /// The number of the wave that has begun, from 1.
-    wave: Option<usize>,
+    pub(crate) wave: Option<usize>,
     /// Who did it.
-    by: String,
+    pub(crate) by: String,
     /// Why.
-    message: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
-/// Shows who did what when.
-pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, FleetError> {
-    let bucket = session.store.bucket(CHANNELS).await?;
-    let names = match &arguments.channel {
-        Some(name) => vec![session.store.existing_channel(name).await?.record.channel],
-        None => session.store.channels().await?.into_iter().map(|channel| channel.record.channel).collect(),
-    };
+/// Returns the changes of rollouts that are on record, oldest first.
+pub(crate) async fn history(store: &Store, names: impl IntoIterator<Item = Label>) -> Result<Vec<Done>, FleetError> {
+    let bucket = store.bucket(CHANNELS).await?;
     let mut all = Vec::new();
     for name in names {
         let records = bucket.history(name.as_str()).await?;
@@ -532,6 +537,17 @@ pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, 
         }
     }
     all.sort_by_key(|done| done.time);
+    Ok(all)
+}
+
+/// Shows who did what when.
+pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, FleetError> {
+    let store = &session.store;
+    let names = match &arguments.channel {
+        Some(name) => vec![store.existing_channel(name).await?.record.channel],
+        None => store.channels().await?.into_iter().map(|channel| channel.record.channel).collect(),
+    };
+    let all = history(store, names).await?;
     if arguments.json {
         all.iter().try_for_each(print_json)?;
         return Ok(ExitCode::SUCCESS);

@@ -2,7 +2,7 @@
 
 use super::agent::{Agent, waiting};
 use super::memory::Memory;
-use super::{BundleState, News, outcome, say};
+use super::{BundleState, News, health, outcome, say};
 use crate::bundle::{self, Bundle, BundleError};
 use crate::channel::{progress_key, rank};
 use crate::config::{HostConfig, Root};
@@ -11,7 +11,7 @@ use crate::names::BundleId;
 use crate::names::Label;
 use crate::published::Fetched;
 use crate::record::Signed;
-use crate::report::{HostReport, Outcome};
+use crate::report::{Health, HostReport, Outcome};
 use crate::rollout::ChannelRecord;
 use crate::rollout::{Progress, wanted};
 use crate::signing::{Namespace, Signers};
@@ -30,6 +30,9 @@ const RETRY: Duration = Duration::from_secs(30);
 const REPORT: Duration = Duration::from_secs(60);
 /// The shortest one, whatever the record of the channel says.
 const MIN_REPORT: Duration = Duration::from_secs(1);
+/// The time after a resumption of a rollout within which a host that is not healthy has to become so. Health checks are a
+/// minute apart by default.
+const HEALTHY_WITHIN: Duration = Duration::from_secs(2 * 60);
 
 /// The bundle that a host is to run.
 pub(super) struct Target {
@@ -49,6 +52,10 @@ pub(super) struct Target {
     /// The time at which the bundle was installed, or the data has changed.
     since: Option<Timestamp>,
     must_run: bool,
+    /// The last resumption of the rollout that was announced, and the last one that was heeded.
+    announced_retry: u64,
+    announced: Instant,
+    retry: u64,
     /// The time before which nothing is tried again.
     not_before: Option<Instant>,
     /// Tells that a run has ended.
@@ -73,6 +80,9 @@ impl Target {
             error: None,
             since: None,
             must_run: false,
+            announced_retry: 0,
+            announced: Instant::now(),
+            retry: 0,
             not_before: None,
             runs,
             ended,
@@ -92,6 +102,35 @@ impl Target {
 
     pub(super) fn refused(&self) -> Option<BundleId> {
         self.refused.as_ref().map(|(bundle, _)| bundle.clone())
+    }
+
+    /// Returns the last resumption of the rollout that was heeded.
+    pub(super) fn retry(&self) -> u64 {
+        self.retry
+    }
+
+    /// After a resumption of the rollout, forgets a failure, so that this host tries again.
+    pub(super) fn try_again(&mut self, status: &Value) {
+        // Without an answer of the agent, it is not known whether this host has failed.
+        if self.announced_retry <= self.retry || status.is_null() {
+            return;
+        }
+        let is_wanted = |bundle: &BundleId| self.wanted.as_ref() == Some(bundle);
+        let is_critical = health(status) == Health::Critical && self.installed.as_ref().is_some_and(is_wanted);
+        // The next health check may be good.
+        if is_critical && self.announced.elapsed() < HEALTHY_WITHIN {
+            return;
+        }
+        self.retry = self.announced_retry;
+        let is_bad = matches!(self.outcome(status).0, Some(Outcome::Failed | Outcome::Refused));
+        if self.refused.as_ref().is_some_and(|(refused, _)| is_wanted(refused)) {
+            self.refused = None;
+            self.not_before = None;
+        } else if is_bad && self.installed.as_ref().is_some_and(is_wanted) {
+            self.must_run = true;
+            // The result of earlier runs says nothing any more, even if this one has to wait.
+            self.since = Some(Timestamp::now());
+        }
     }
 
     /// Requests a complete run.
@@ -125,6 +164,11 @@ impl Target {
         self.error = None;
         let progress = bucket.get(&progress_key(&channel)).await?;
         let progress: Option<Progress> = progress.and_then(|kept| serde_json::from_slice(&kept.value).ok());
+        let retry =
+            progress.as_ref().filter(|progress| progress.serial == record.serial).map(|progress| progress.retry);
+        if let Some(retry) = retry.filter(|retry| *retry > self.announced_retry) {
+            (self.announced_retry, self.announced) = (retry, Instant::now());
+        }
         let rank = rank(&record.rollout.id, record.rollout.first.as_deref(), host);
         let wanted = wanted(&record, progress.as_ref(), rank, self.installed.is_some()).cloned();
         if wanted != self.wanted {

@@ -44,6 +44,7 @@ fn member(name: &str, version: &str, result: Option<Outcome>) -> Member {
         machine: String::new(),
         channel: Some(Label::new("web").unwrap()),
         roles: Vec::new(),
+        retry: 0,
         bundle: Some(bundle(version)),
         refused: None,
         result,
@@ -197,4 +198,51 @@ fn a_host_takes_what_its_channel_runs_and_nothing_in_between() {
     // The progress of another rollout, and a return that the operator did not permit.
     assert_eq!(wanted(&record, Some(&Progress { serial: 1, ..complete }), last, true), None);
     assert_eq!(wanted(&record, Some(&begun.with(State::RolledBack, "x", None)), last, true), None);
+}
+
+#[test]
+fn hosts_that_failed_are_waited_for_after_a_resumption() {
+    let mut members = [member("web1", "2", Some(Outcome::Failed)), member("web2", "1", None)];
+    members[1].report.refused = Some(bundle("2"));
+    let record = record(vec![Rank::LAST]);
+    let next = |progress: &Progress, members: &[Member]| advance(&record, progress, members, at(20));
+    let halted = next(&Progress::begin(&record, at(0)), &members).unwrap();
+    assert_eq!(halted.state, State::Halted);
+    let resumed = halted.try_again("anna", None, at(10));
+    assert!(resumed.state == State::Running && resumed.retry > 0);
+    assert_eq!(next(&resumed, &members), None);
+    // One of them has tried again, and fails.
+    members[0].report.retry = resumed.retry;
+    let again = next(&resumed, &members).unwrap();
+    assert!(again.state == State::Halted && again.message.unwrap().ends_with("1 of 2 hosts failed: web1"));
+    // Both are well, but that of one is not known yet.
+    (members[0].report.result, members[1].report.retry) = (Some(Outcome::Unchanged), resumed.retry);
+    (members[1].report.bundle, members[1].report.refused) = (Some(bundle("2")), None);
+    assert_eq!(next(&resumed, &members), None);
+    members[1].report.result = Some(Outcome::Changed);
+    assert_eq!(next(&resumed, &members).unwrap().well_since, Some(at(20)));
+    // A later rollout has no host that waits for its first resumption.
+    assert!(next_serial(Some(0)) >= resumed.retry && resumed.try_again("anna", None, at(20)).retry > resumed.retry);
+}
+
+#[test]
+fn an_unhealthy_host_is_waited_for_after_a_resumption() {
+    let mut members = [member("web1", "2", Some(Outcome::Changed))];
+    members[0].report.health = Health::Critical;
+    let record = record(vec![Rank::LAST]);
+    let resumed = Progress::begin(&record, at(0)).try_again("anna", None, at(10));
+    assert_eq!(advance(&record, &resumed, &members, at(20)), None);
+    members[0].report.retry = resumed.retry;
+    assert_eq!(advance(&record, &resumed, &members, at(20)).unwrap().state, State::Halted);
+}
+
+#[test]
+fn a_host_that_is_silent_at_a_resumption_is_not_waited_for() {
+    let record = record(vec![Rank::LAST]);
+    let silent = [member("web1", "1", None)];
+    let begun = Progress::begin(&record, at(0));
+    let halted = advance(&record, &begun, &silent, at(200)).unwrap();
+    assert_eq!(halted.state, State::Halted);
+    let resumed = halted.try_again("anna", None, at(210));
+    assert_eq!(advance(&record, &resumed, &silent, at(211)).unwrap().well_since, Some(at(211)));
 }

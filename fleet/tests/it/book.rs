@@ -132,6 +132,17 @@ impl Stage {
     }
 
     fn write(&self, path: &str, text: &str) {
+        let schema = match path.rsplit('/').next() {
+            Some("users.toml") => Some(include_str!("../../../schema/holo-fleet-accounts.schema.json")),
+            Some("holo-bundle.toml") => Some(include_str!("../../../schema/holo-bundle.schema.json")),
+            Some("fleet.toml") => Some(include_str!("../../../schema/holo-fleet-operator.schema.json")),
+            _ => None,
+        };
+        if let Some(schema) = schema {
+            let (schema, document) = (crate::harness::schema(schema), toml::from_str(text).unwrap());
+            assert!(schema.is_valid(&document), "{path}: {:?}", schema.validate(&document));
+            assert!(!schema.is_valid(&serde_json::json!({ "nam": "x" })), "{path}: the schema permits all keys");
+        }
         let text = text.replace("nats://nats.example.org:4222", &self.server.url());
         self.operator.write(Path::new("root").join(path.trim_start_matches("~/")), format!("{text}\n"));
     }

@@ -1,5 +1,6 @@
 //! A server, operators and hosts, each on a directory of its own.
 
+use async_nats::jetstream::{self, Context};
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::binaries::{built, directory};
 use holo_testing::require::clock_library;
@@ -8,8 +9,8 @@ use jsonschema::Validator;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -32,18 +33,31 @@ static LINES: LazyLock<Validator> = LazyLock::new(|| schema(include_str!("../../
 static EVENTS: LazyLock<Validator> =
     LazyLock::new(|| schema(include_str!("../../../schema/holo-agent-events.schema.json")));
 
-fn schema(text: &str) -> Validator {
+/// Returns what validates a document against this schema.
+pub(crate) fn schema(text: &str) -> Validator {
     jsonschema::validator_for(&serde_json::from_str(text).unwrap()).unwrap()
 }
 
+/// Returns a port that no program uses.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Returns the answer to a request over HTTP.
+pub(crate) fn get(address: impl ToSocketAddrs, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// A running NATS server with its data.
 pub(crate) struct Server {
     folder: TempDir,
     port: u16,
+    /// The port of its monitoring, or 0.
+    monitor: u16,
     process: Option<Process>,
     /// More of its configuration.
     config: String,
@@ -61,7 +75,7 @@ impl Server {
     pub(crate) fn stopped() -> Server {
         let port = free_port();
         let folder = tempfile::tempdir().unwrap();
-        Server { folder, port, process: None, config: String::new() }
+        Server { folder, port, monitor: 0, process: None, config: String::new() }
     }
 
     /// Starts servers that form a cluster.
@@ -129,6 +143,22 @@ impl Server {
             .is_ok_and(|_| line.starts_with("INFO") && line.contains("\"jetstream\":true"))
     }
 
+    /// Returns a server that counts its messages.
+    pub(crate) fn counting() -> Server {
+        let mut server = Server::stopped();
+        server.monitor = free_port();
+        server.configure(&format!("http: \"127.0.0.1:{}\"", server.monitor));
+        server.start_again();
+        server
+    }
+
+    /// Returns the number of messages that it has received and sent.
+    pub(crate) fn messages(&self) -> u64 {
+        let answer = get(("127.0.0.1", self.monitor), "/varz");
+        let counts: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        counts["in_msgs"].as_u64().unwrap() + counts["out_msgs"].as_u64().unwrap()
+    }
+
     /// Makes it read its configuration again.
     pub(crate) fn reload(&self) {
         self.write_config();
@@ -153,6 +183,21 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// What somebody does who has the server.
+pub(crate) fn as_server(server: &Server, work: impl AsyncFnOnce(&Context)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        work(&jetstream::new(client.clone())).await;
+        client.flush().await.unwrap();
+    });
+}
+
+/// Stores a value, like the server itself could.
+pub(crate) async fn put(context: &Context, bucket: &str, key: &str, value: Vec<u8>) {
+    context.get_key_value(bucket).await.unwrap().put(key, value.into()).await.unwrap();
 }
 
 fn end(mut process: Process, signal: Signal) -> Option<Status> {

@@ -11,6 +11,7 @@ mod host;
 mod hostile;
 mod link;
 mod manual;
+mod page;
 mod partitions;
 mod rollouts;
 mod signatures;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ("manual", manual::trials()),
         ("crash", crash::trials()),
         ("rollouts", rollouts::trials()),
+        ("page", page::trials()),
         ("partitions", partitions::trials()),
         ("size", size::trials()),
         ("trust", trust::trials()),

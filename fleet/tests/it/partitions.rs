@@ -1,8 +1,8 @@
 //! Servers that go away and come back, and those that are not to be trusted.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, as_server, put};
 use crate::link::{Condition, Link};
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::Context;
 use holo_testing::random::Random;
 use holo_testing::require::{WRONG_CLOCK, trial_of};
 use holo_testing::{Need, processes};
@@ -251,22 +251,8 @@ fn lost_data() {
     host.until_file("srv/app/conf", "port 82\n");
 }
 
-/// What somebody does who has the server.
-fn as_server(server: &Server, work: impl AsyncFnOnce(&Context)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = async_nats::connect(server.url()).await.unwrap();
-        work(&jetstream::new(client.clone())).await;
-        client.flush().await.unwrap();
-    });
-}
-
 async fn get(context: &Context, bucket: &str, key: &str) -> Vec<u8> {
     context.get_key_value(bucket).await.unwrap().get(key).await.unwrap().unwrap().to_vec()
-}
-
-async fn put(context: &Context, bucket: &str, key: &str, value: Vec<u8>) {
-    context.get_key_value(bucket).await.unwrap().put(key, value.into()).await.unwrap();
 }
 
 fn wrong_hands() {

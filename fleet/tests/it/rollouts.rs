@@ -1,11 +1,16 @@
 //! Rollouts, from an empty server to files on hosts.
 
-use crate::harness::{Host, NEEDS, Operator, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, free_port, get};
+use holo_process::Program;
+use holo_testing::Need;
 use holo_testing::ScratchRoot;
 use holo_testing::binaries::built;
 use holo_testing::require::trial_of;
 use libtest_mimic::Trial;
 use serde_json::json;
+use std::fs;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -18,6 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             failing,
         ),
         trial_of("a preview shows what a bundle would change, and changes nothing", &NEEDS, a_preview_changes_nothing),
+        trial_of("hosts that failed and refused try again when a rollout is resumed", &NEEDS, mended),
+        trial_of("metrics of a controller are as promtool wants them", &WITH_PROMTOOL, metrics),
         trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
     ]
 }
@@ -235,6 +242,157 @@ fn failing() {
     // It cannot be deleted while it is used, and then it can.
     let kept = operator.run(&["bundle", "delete", "site@1"]);
     assert!(!kept.success() && kept.stderr_lossy().contains("in use"), "{}", kept.stderr_lossy());
+}
+
+/// A plugin whose entity needs a file that an administrator has to provide.
+const LICENSED: &str = r#"#!/bin/sh
+cd "$HOLO_ROOT_DIR" || exit 1
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) ! grep -q 82 usr/share/holo/files/10-app.toml || echo 'ENTITY: licensed:app' ;;
+check | apply) [ -e srv/app/license ] || { echo 'there is no license' >&2; exit 1; } ;;
+esac
+"#;
+
+fn mended() {
+    let (server, operator) = prepared();
+    let section = "channel = \"web\"";
+    let host = |name: &&str| {
+        Host::with_files(&server, &operator, name, section, |root| {
+            let root = root.file("etc/holorc.d/50-licensed", "plugin licensed\n").dir("usr/share/holo/licensed");
+            root.script("usr/lib/holo/holo-licensed", LICENSED)
+        })
+    };
+    let mut hosts: Vec<Host> = ["web1", "web2"].iter().map(host).collect();
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 2);
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
+    // One host has a file of its own where the next bundle has one, and the other one has no license.
+    hosts[0].root.write("srv/app/license", "x");
+    hosts[0].root.write("usr/share/holo/files/90-own.toml", "");
+    let definition = FIRST.replace("80", "82");
+    operator.root.write("srv/second/usr/share/holo/files/90-own.toml", "");
+    let bundle = second(&operator, &definition);
+    let run = operator.run(&[
+        "rollout",
+        "start",
+        "web",
+        &bundle,
+        "--waves",
+        "100%",
+        "--soak",
+        "0s",
+        "--max-failed",
+        "1",
+        "--follow",
+    ]);
+    assert_eq!(run.status, Some(1), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    let results = || -> Vec<String> {
+        operator
+            .json(&["hosts", "--json"])
+            .iter()
+            .map(|host| host["result"].as_str().unwrap_or("-").to_owned())
+            .collect()
+    };
+    assert_eq!(results(), ["refused", "failed"]);
+
+    // They try again, and fail as before. A controller is killed meanwhile.
+    let before = operator.json(&["events", "--json", "--kind", "bundle"]).len();
+    operator.must(&["rollout", "resume", "web"]);
+    let mut controller = operator.background(&["controller"]);
+    operator.until(&["events", "--json", "--kind", "bundle"], |events| events.len() > before);
+    controller.kill();
+    let _other = operator.background(&["controller"]);
+    operator.until(&["rollout", "status", "web", "--json"], |lines| lines[0]["state"] == "halted");
+    assert_eq!(results(), ["refused", "failed"]);
+
+    fs::remove_file(hosts[0].root.join("usr/share/holo/files/90-own.toml")).unwrap();
+    hosts[1].root.write("srv/app/license", "x");
+    let run = operator.run(&["rollout", "resume", "web", "-m", "mended", "--follow"]);
+    assert!(run.success(), "{}{}", run.stdout_lossy(), run.stderr_lossy());
+    for host in &mut hosts {
+        host.until_file("srv/app/conf", "port 82\n");
+    }
+    let log = operator.must(&["log", "web"]);
+    assert!(log.lines().last().unwrap().contains("complete") && log.contains("mended"), "{log}");
+}
+
+const WITH_PROMTOOL: [Need; 3] = [NATS, Need::Program("ssh-keygen"), Need::Program("promtool")];
+
+/// Waits until a port is open.
+#[track_caller]
+fn until_open(address: &str) {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "{address}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until metrics have these lines, and returns them.
+#[track_caller]
+fn until_metrics(address: &str, expected: &[&str]) -> String {
+    let begun = Instant::now();
+    loop {
+        let text = get(address, "/metrics");
+        let has = |line: &&&str| text.lines().any(|found| found == **line);
+        match expected.iter().find(|line| !has(line)) {
+            None => return text,
+            Some(missing) => assert!(begun.elapsed() < PATIENCE, "{missing}: {text}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns the value of a metric.
+fn value(metrics: &str, name: &str) -> f64 {
+    let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("no {name}: {metrics}"))
+}
+
+fn metrics() {
+    let (server, operator) = prepared();
+    let _hosts = running(&server, &operator, &["web1", "web2"]);
+    let [first, standby] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let wrong = operator.run(&["controller", "--metrics", "9190"]);
+    assert!(wrong.status == Some(2) && wrong.stderr_lossy().contains("such as 127.0.0.1:9190"), "{wrong}");
+
+    let mut controller = operator.background(&["controller", "--metrics", &first]);
+    until_open(&first);
+    let in_step = "holo_fleet_hosts{channel=\"web\",state=\"in_step\"} 2";
+    let complete = "holo_fleet_rollout_state{channel=\"web\",state=\"complete\"} 1";
+    until_metrics(&first, &[in_step, complete, "holo_fleet_controller_lease 1"]);
+    let taken = operator.run(&["controller", "--metrics", &first]);
+    let says = format!("no metrics at {first}: Address already in use");
+    assert!(taken.status == Some(1) && taken.stderr_lossy().contains(&says), "{taken}");
+    let _other = operator.background(&["controller", "--metrics", &standby]);
+    until_open(&standby);
+    until_metrics(&standby, &[in_step, "holo_fleet_controller_lease 0"]);
+
+    let bundle = second(&operator, FAILING);
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "1,100%", "--soak", "0s"]);
+    let halted = [
+        "holo_fleet_rollout_state{channel=\"web\",state=\"halted\"} 1",
+        "holo_fleet_rollout_state{channel=\"web\",state=\"complete\"} 0",
+        "holo_fleet_rollout_wave{channel=\"web\"} 1",
+        "holo_fleet_rollout_waves{channel=\"web\"} 2",
+        "holo_fleet_hosts{channel=\"web\",state=\"failed\"} 1",
+    ];
+    until_metrics(&standby, &halted);
+    let answer = until_metrics(&first, &halted);
+    let text = answer.split_once("\r\n\r\n").unwrap().1;
+    let judged = Program::new("promtool").args(["check", "metrics"]).stdin(text.as_bytes()).output().unwrap();
+    assert!(judged.ended.failure().is_none() && judged.stderr.is_empty(), "{judged:?}\n{text}");
+    let now = jiff::Timestamp::now().as_second() as f64;
+    for time in [
+        "holo_fleet_last_report_timestamp_seconds{channel=\"web\"}",
+        "holo_fleet_controller_last_contact_timestamp_seconds",
+    ] {
+        assert!((now - value(text, time)).abs() < 120.0, "{time}: {text}");
+    }
+    // The other one decides within seconds.
+    controller.kill();
+    until_metrics(&standby, &["holo_fleet_controller_lease 1"]);
 }
 
 fn takeover() {

@@ -26,8 +26,17 @@ const LIMIT: Duration = Duration::from_secs(600);
 const SIZE: usize = 1 << 20;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial_of("many hosts follow a channel", &NEEDS, many)]
+    vec![
+        trial_of("many hosts follow a channel", &NEEDS, many),
+        trial_of("a controller sends few messages", &NEEDS, few_messages),
+    ]
 }
+
+/// The time for which messages are counted.
+const COUNTING: Duration = Duration::from_secs(20);
+
+/// The time after which a change is over.
+const CALM: Duration = Duration::from_secs(5);
 
 /// An agent that answers as a real one, but has nothing to do.
 struct Agent {
@@ -141,6 +150,9 @@ fn many() {
         let lines = operator.json(command);
         println!("holo-fleet {}: {:?}, {} lines", command.join(" "), begun.elapsed(), lines.len());
     }
+    let (begun, page) = (Instant::now(), operator.root.join("page.html"));
+    operator.must(&["report", "--output", &page.to_string_lossy()]);
+    println!("holo-fleet report: {:?}", begun.elapsed());
     let status = operator.json(&["status", "--json"]);
     assert_eq!(status[0]["hosts"]["in_step"], json!(number));
     let begun = Instant::now();
@@ -155,4 +167,40 @@ fn many() {
     let memory = hosts.iter().map(|host| own_memory(host.id())).max().unwrap();
     println!("a host needs at most {memory} kB, without mapped files");
     assert!(memory < 15 << 10, "{memory} kB");
+}
+
+/// Returns the number of messages a minute while three hosts and a controller do what they do.
+fn messages_a_minute(server: &Server) -> f64 {
+    let (before, begun) = (server.messages(), Instant::now());
+    std::thread::sleep(COUNTING);
+    (server.messages() - before) as f64 * 60.0 / begun.elapsed().as_secs_f64()
+}
+
+fn few_messages() {
+    let server = Server::counting();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    let (url, signers) = (server.url(), operator.root.read("etc/holo/allowed_signers"));
+    let scratch = ScratchRoot::in_memory();
+    let roots: Vec<PathBuf> = (0..3).map(|number| scratch.join(format!("h{number}"))).collect();
+    agents(roots.clone());
+    let _hosts: Vec<Process> =
+        roots.iter().zip(0..).map(|(root, number)| host(root, number, &url, signers.as_slice())).collect();
+    operator.until(&["hosts", "--json"], |lines| {
+        lines.len() == 3 && lines.iter().all(|line| line["result"] == "unchanged")
+    });
+    let alone = messages_a_minute(&server);
+    let _controller = operator.background(&["controller"]);
+    let _standby = operator.background(&["controller"]);
+    std::thread::sleep(CALM);
+    let idle = messages_a_minute(&server);
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "1h"]);
+    operator.until(&["status", "--json"], |lines| lines[0]["hosts"]["in_step"] == 3);
+    std::thread::sleep(CALM);
+    let rolling = messages_a_minute(&server);
+    println!(
+        "messages a minute of 3 hosts: {alone:.0}; with two controllers {idle:.0}, and during a rollout {rolling:.0}"
+    );
+    assert!(idle < 100.0 && rolling < 300.0, "{idle} {rolling}");
 }

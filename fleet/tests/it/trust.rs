@@ -203,6 +203,8 @@ fn roles() {
     operator.must(&["rollout", "preview", "web", "site"]);
     operator.must(&["data", "set", "common", &data]);
     assert_eq!(operator.must(&["data", "get", "common"]), "port = 80\n");
+    let bundle = operator.publish("site", "1", "port 80");
+    operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
     let listed = operator.json(&["data", "list", "--json"]);
     assert_eq!((&listed[0]["layer"], &listed[0]["bytes"]), (&json!("common"), &json!(10)));
 }

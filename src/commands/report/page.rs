@@ -1,21 +1,19 @@
 //! The contents of the page, which a template lays out.
 
-use super::{Collected, Looked, RunRow, TemplateError};
+use super::{Collected, Looked, RunRow};
 use crate::discovery::inventory::Inventory;
 use crate::entities::Entity;
 use crate::host::settings::Settings;
 use crate::report::{End, Finding};
 use bstr::ByteSlice;
+use holo_facts::page::{self, PageError, safe};
 use holo_protocol::Level;
 use jiff::Timestamp;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
-use minijinja::{AutoEscape, Environment};
+use minijinja::value::Value;
 use serde::Serialize;
 use std::path::Path;
 
 const TEMPLATE: &str = include_str!("page.html");
-pub(super) const STYLE: &str = include_str!("page.css");
 /// The number of entities that are shown with their changes. The others appear only in the list of all entities.
 const MOST_SHOWN: usize = 500;
 /// The maximum size, in bytes, of that list.
@@ -191,14 +189,8 @@ impl Page {
     }
 
     /// Renders the page.
-    pub(super) fn render(&self) -> Result<String, TemplateError> {
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.add_template("page", TEMPLATE)?;
-        environment.add_global("style", Value::from_safe_string(STYLE.to_owned()));
-        environment.add_filter("number", number);
-        Ok(environment.get_template("page")?.render(Value::from(Serde(self)))?)
+    pub(super) fn render(&self) -> Result<String, PageError> {
+        page::render(TEMPLATE, self)
     }
 }
 
@@ -223,39 +215,6 @@ fn finding_row(finding: &Finding) -> FindingRow {
         check: safe(finding.check.as_bytes()),
         title: safe(finding.title()),
         remedy: finding.remedy().map(|remedy| safe(remedy)).unwrap_or_default(),
-    }
-}
-
-/// Formats a number in groups of three digits.
-fn number(number: usize) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// Decodes bytes, and replaces invalid text and characters that a browser would interpret: control characters, and
-/// those that change the text direction.
-pub(super) fn safe(bytes: &[u8]) -> String {
-    bytes
-        .to_str_lossy()
-        .chars()
-        .map(|letter| if is_safe(letter) { letter } else { char::REPLACEMENT_CHARACTER })
-        .collect()
-}
-
-fn is_safe(letter: char) -> bool {
-    match letter {
-        '\n' | '\t' => true,
-        // Noncharacters of Unicode, which documents must not contain.
-        '\u{fdd0}'..='\u{fdef}' => false,
-        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        letter => !letter.is_control() && u32::from(letter) & 0xfffe != 0xfffe,
     }
 }
 
@@ -343,21 +302,6 @@ fn class(line: &[u8], is_header: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_grouped() {
-        assert_eq!([0, 12, 999, 1000, 10_000, 1_234_567].map(number).join(" "), "0 12 999 1,000 10,000 1,234,567");
-    }
-
-    #[test]
-    fn invalid_text_is_replaced() {
-        assert_eq!(safe(b"a\tb\nc<d>&\"'"), "a\tb\nc<d>&\"'");
-        assert_eq!(safe("grün אב".as_bytes()), "grün אב");
-        for text in ["\0", "\x1b", "\r", "\u{85}", "\u{202e}", "\u{2066}", "\u{ffff}", "\u{1fffe}", "\u{fdd0}"] {
-            assert_eq!(safe(text.as_bytes()), "\u{fffd}", "{text:?}");
-        }
-        assert_eq!(safe(b"a\xffb"), "a\u{fffd}b");
-    }
 
     #[test]
     fn escaped_characters_take_more_of_the_budget() {

@@ -1,7 +1,7 @@
-//! Tests the contrast between each text colour of the page and its background, in light mode, in dark mode and on
-//! paper.
+//! Tests the escaping of text, and the contrast between each text colour and its background, in light mode, in dark
+//! mode and on paper.
 
-use super::page::STYLE;
+use super::{STYLE, number, render, safe};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The minimum contrast of WCAG level AA for text of any size.
@@ -86,4 +86,26 @@ fn contrast_matches_the_standard() {
     assert!((contrast("#000", "#fff") - 21.0).abs() < 1e-9);
     assert!((contrast("#777777", "#fff") - 4.48).abs() < 0.005);
     assert!((contrast("#f00", "#00ff00") - 2.91).abs() < 0.005);
+}
+
+#[test]
+fn digits_are_grouped() {
+    assert_eq!([0, 12, 999, 1000, 10_000, 1_234_567].map(number).join(" "), "0 12 999 1,000 10,000 1,234,567");
+}
+
+#[test]
+fn invalid_text_is_replaced() {
+    assert_eq!(safe(b"a\tb\nc<d>&\"'"), "a\tb\nc<d>&\"'");
+    assert_eq!(safe("grün אב".as_bytes()), "grün אב");
+    for text in ["\0", "\x1b", "\r", "\u{85}", "\u{202e}", "\u{2066}", "\u{ffff}", "\u{1fffe}", "\u{fdd0}"] {
+        assert_eq!(safe(text.as_bytes()), "\u{fffd}", "{text:?}");
+    }
+    assert_eq!(safe(b"a\xffb"), "a\u{fffd}b");
+}
+
+#[test]
+fn text_cannot_leave_its_place() {
+    let template = "{% extends \"frame\" %}{% block main %}{{ text }}{% endblock %}";
+    let page = render(template, &BTreeMap::from([("text", "<b>&\u{202e}\x1b{{ 1 }}")])).unwrap();
+    assert!(page.contains("\n&lt;b&gt;&amp;\u{fffd}\u{fffd}{{ 1 }}"), "{page}");
 }
