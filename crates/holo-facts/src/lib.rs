@@ -19,6 +19,7 @@ mod document;
 mod facts;
 pub mod key;
 mod knowledge;
+mod registry;
 mod template;
 mod yaml;
 
@@ -27,4 +28,5 @@ pub use document::{YamlError, from_toml, from_yaml, to_yaml};
 pub use facts::{Facts, Warning};
 pub use holo_definitions::{LocatedError, Rendered};
 pub use knowledge::{Knowledge, Renderer, is_template, shown};
+pub use registry::{SNAPSHOT as REGISTRY_SNAPSHOT, prometheus_file_sd};
 pub use template::{Expression, FunctionError, Templates, holds};
