@@ -8,6 +8,7 @@ pub(crate) mod host;
 pub(crate) mod init;
 pub(crate) mod look;
 pub(crate) mod publish;
+pub(crate) mod registry;
 pub(crate) mod rollout;
 pub(crate) mod run;
 
@@ -39,6 +40,7 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
         Verb::Status(arguments) => Session::run(cli, root, async |session| look::status(arguments, session).await),
         Verb::Hosts(arguments) => Session::run(cli, root, async |session| look::hosts(arguments, session).await),
         Verb::Data(verb) => Session::run(cli, root, async |session| data::run(verb, session).await),
+        Verb::Registry(verb) => Session::run(cli, root, async |session| registry::run(verb, session).await),
         Verb::Run(arguments) => Session::run(cli, root, async |session| run::run(arguments, session).await),
         Verb::Host(verb) => host::run(verb, root),
         Verb::Events(arguments) => Session::run(cli, root, async |session| look::events(arguments, session).await),
@@ -72,6 +74,7 @@ mod tests {
         Bundle(publish::Line),
         Described(bundle::Described<'static>),
         Layer(data::Line),
+        Service(registry::Line),
         Answer(Answer),
         Installed(host::Shown<'static>),
     }

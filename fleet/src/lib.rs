@@ -16,6 +16,7 @@ mod host;
 mod names;
 mod published;
 mod record;
+mod registry;
 mod report;
 mod rollout;
 mod session;
@@ -26,6 +27,7 @@ use clap::{Parser, Subcommand};
 use commands::bundle::BundleVerb;
 use commands::data::DataVerb;
 use commands::host::HostVerb;
+use commands::registry::RegistryVerb;
 use commands::rollout::{Log, Promote, Rollback, RolloutVerb};
 use commands::{accounts as users, controller as control, init, look, run as asking};
 use config::Root;
@@ -91,6 +93,9 @@ pub(crate) enum Verb {
     /// Data for all hosts, for roles, and for single hosts
     #[command(subcommand)]
     Data(DataVerb),
+    /// Services that are up
+    #[command(subcommand)]
+    Registry(RegistryVerb),
     /// Ask hosts to check, show differences, or apply
     Run(asking::Arguments),
     /// Show, install and roll back the bundle of this host, and follow its channel

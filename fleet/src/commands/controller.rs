@@ -2,6 +2,7 @@
 
 use crate::controller::{Change, Controller, LOOK};
 use crate::error::FleetError;
+use crate::registry::Sweep;
 use crate::rollout::State;
 use crate::session::{Session, print};
 use clap::Args;
@@ -26,9 +27,11 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
     let signals = |kind| signal(kind).map_err(|error| FleetError(error.to_string()));
     let (mut terminate, mut interrupt) = (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
     let controller = Controller::new(session.store.clone());
-    let mut trouble = None;
+    let (mut trouble, mut sweep) = (None, Sweep::default());
     loop {
-        match controller.step(None).await {
+        let worked = controller.step(None).await;
+        let swept = sweep.step(&session.store).await;
+        match swept.and(worked) {
             Ok(changes) => {
                 trouble = None;
                 for change in changes {
