@@ -10,6 +10,7 @@ mod host;
 mod hostile;
 mod manual;
 mod partitions;
+mod registry;
 mod rollouts;
 mod signatures;
 mod size;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ("crash", crash::trials()),
         ("rollouts", rollouts::trials()),
         ("partitions", partitions::trials()),
+        ("registry", registry::trials()),
         ("size", size::trials()),
         ("trust", trust::trials()),
     ])
