@@ -18,6 +18,8 @@ use tokio::time::{Instant, timeout};
 
 /// The number of renewals within the time to live.
 const RENEWALS: u32 = 3;
+/// The time for which an entity may be out of order before its services are withdrawn: most drift is repaired within it.
+const TOLERANCE: Duration = Duration::from_secs(2);
 /// The timeout for withdrawing all services.
 const WITHDRAWAL: Duration = Duration::from_secs(5);
 
@@ -46,8 +48,10 @@ pub(super) struct Services {
 
 struct Published {
     entry: Entry,
-    /// The time of its renewal.
+    /// The time of its renewal, or of its withdrawal.
     due: Instant,
+    /// True if it is about to be withdrawn.
+    is_gone: bool,
 }
 
 impl Services {
@@ -76,7 +80,7 @@ impl Services {
     pub(super) async fn sync(&mut self, store: &Store) -> Result<Option<Instant>, FleetError> {
         let text = fs::read(&self.wanted).unwrap_or_default();
         let Wanted { read, services } = serde_json::from_slice(&text).unwrap_or_default();
-        self.publish(store, services).await?;
+        self.publish(store, services, TOLERANCE).await?;
         match (read, self.live.follows()) {
             (true, false) => self.live.follow(store).await?,
             (false, true) => self.live.rest(),
@@ -90,7 +94,13 @@ impl Services {
         Ok(renewals.chain(self.live.next_expiry().filter(|_| read)).min())
     }
 
-    async fn publish(&mut self, store: &Store, services: Vec<Registration>) -> Result<(), FleetError> {
+    /// Publishes and renews these services, and withdraws others after a time.
+    async fn publish(
+        &mut self,
+        store: &Store,
+        services: Vec<Registration>,
+        tolerance: Duration,
+    ) -> Result<(), FleetError> {
         let (mut entries, mut trouble) = (BTreeMap::new(), None);
         for service in services {
             match Entry::new(&self.host, service) {
@@ -102,18 +112,24 @@ impl Services {
             trouble.iter().for_each(|trouble| streams::complain(format_args!("holo-fleet: {trouble}")));
             self.trouble = trouble;
         }
-        let gone: Vec<String> = self.published.keys().filter(|key| !entries.contains_key(*key)).cloned().collect();
-        for key in gone {
+        let now = Instant::now();
+        for (_, gone) in self.published.iter_mut().filter(|(key, _)| !entries.contains_key(*key)) {
+            let latest = now + tolerance;
+            gone.due = if gone.is_gone { gone.due.min(latest) } else { latest };
+            gone.is_gone = true;
+        }
+        let is_over = |(_, published): &(&String, &Published)| published.is_gone && published.due <= now;
+        let over: Vec<String> = self.published.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
+        for key in over {
             store.bucket(REGISTRY).await?.remove(&key).await?;
             self.published.remove(&key);
         }
         for (key, entry) in entries {
-            let now = Instant::now();
             let known = self.published.get(&key);
-            if known.is_none_or(|known| known.entry != entry || known.due <= now) {
+            if known.is_none_or(|known| known.entry != entry || known.is_gone || known.due <= now) {
                 entry.put(store).await?;
                 let due = now + entry.service.ttl() / RENEWALS;
-                self.published.insert(key, Published { entry, due });
+                self.published.insert(key, Published { entry, due, is_gone: false });
             }
         }
         Ok(())
@@ -135,6 +151,6 @@ impl Services {
 
     /// Withdraws all services. If the server does not answer, they expire.
     pub(super) async fn withdraw(&mut self, store: &Store) {
-        let _ = timeout(WITHDRAWAL, self.publish(store, Vec::new())).await;
+        let _ = timeout(WITHDRAWAL, self.publish(store, Vec::new(), Duration::ZERO)).await;
     }
 }
