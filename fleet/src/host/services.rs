@@ -80,7 +80,7 @@ impl Services {
     pub(super) async fn sync(&mut self, store: &Store) -> Result<Option<Instant>, FleetError> {
         let text = fs::read(&self.wanted).unwrap_or_default();
         let Wanted { read, services } = serde_json::from_slice(&text).unwrap_or_default();
-        self.publish(store, services, TOLERANCE).await?;
+        let mut trouble = self.publish(store, services, TOLERANCE).await?;
         match (read, self.live.follows()) {
             (true, false) => self.live.follow(store).await?,
             (false, true) => self.live.rest(),
@@ -88,29 +88,30 @@ impl Services {
         }
         if read {
             self.live.expire();
-            self.write_snapshot()?;
+            // A full disk is no reason not to report.
+            trouble = trouble.or(self.write_snapshot().err().map(|error| error.to_string()));
+        }
+        if trouble != self.trouble {
+            trouble.iter().for_each(|trouble| streams::complain(format_args!("holo-fleet: {trouble}")));
+            self.trouble = trouble;
         }
         let renewals = self.published.values().map(|published| published.due);
         Ok(renewals.chain(self.live.next_expiry().filter(|_| read)).min())
     }
 
-    /// Publishes and renews these services, and withdraws others after a time.
+    /// Publishes and renews these services, and withdraws others after a time. Returns why one is not published.
     async fn publish(
         &mut self,
         store: &Store,
         services: Vec<Registration>,
         tolerance: Duration,
-    ) -> Result<(), FleetError> {
+    ) -> Result<Option<String>, FleetError> {
         let (mut entries, mut trouble) = (BTreeMap::new(), None);
         for service in services {
             match Entry::new(&self.host, service) {
                 Ok(entry) => drop(entries.insert(entry.key(), entry)),
                 Err(error) => trouble = Some(format!("{error}; it is not registered")),
             }
-        }
-        if trouble != self.trouble {
-            trouble.iter().for_each(|trouble| streams::complain(format_args!("holo-fleet: {trouble}")));
-            self.trouble = trouble;
         }
         let now = Instant::now();
         for (_, gone) in self.published.iter_mut().filter(|(key, _)| !entries.contains_key(*key)) {
@@ -132,7 +133,7 @@ impl Services {
                 self.published.insert(key, Published { entry, due, is_gone: false });
             }
         }
-        Ok(())
+        Ok(trouble)
     }
 
     fn write_snapshot(&mut self) -> Result<(), FleetError> {
