@@ -39,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("directories that come and go are forgotten", trees::short_lived),
         case("what is below a new target is watched", trees::new),
         case("definitions that change are read anew", definitions),
+        case("services are told, and the registry is read anew when it changes", registry),
         case("the agent's configuration is no definition", configuration_of_agent),
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
@@ -263,6 +264,42 @@ fn definitions() {
     fs::create_dir_all(root.join("etc/holo/resources/files/20-more/etc")).unwrap();
     fs::write(root.join("etc/holo/resources/files/20-more/etc/motd"), "other\n").unwrap();
     watching.expect("drifted", "file:/etc/motd");
+    watching.stop(&root);
+}
+
+fn registry() {
+    let root = root();
+    let service = "{ cluster = \"eu\", service = \"web\", protocol = \"http\", port = 80 }";
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{service}]\n"));
+    let mut watching = Watching::start(&root, &["--apply"]);
+    let services = serde_json::json!([{
+        "id": "file:/srv/app/conf", "cluster": "eu", "service": "web", "protocol": "http", "port": 80, "priority": 1, "ttl": 60
+    }]);
+    let told = |line: &Value| (line["read"].as_bool().unwrap(), line["services"].clone());
+    assert_eq!(told(&watching.first[watching.first.len() - 2]), (false, services.clone()));
+    let reader = "[[file]]\npath = \"/srv/app/reader\"\ncontent = \"{% for s in registrations('eu') %}{{ s.address }} {% endfor %}\"\n";
+    root.write("usr/share/holo/files/reader.toml.jinja", reader);
+    let lines = watching.until("repaired");
+    let told: Vec<_> = lines.iter().filter(|line| line["event"] == "registry").map(told).collect();
+    assert_eq!(told, [(true, services)]);
+    // More often than an entity may be repaired, as each time it is another one.
+    for number in 1..=5 {
+        let snapshot = format!("[{{\"cluster\":\"eu\",\"address\":\"web{number}\"}}]");
+        root.write("var/lib/holo-fleet/new", snapshot);
+        let [from, to] = ["new", "registry.json"].map(|name| root.join("var/lib/holo-fleet").join(name));
+        fs::rename(from, to).unwrap();
+        watching.expect("drifted", "file:/srv/app/reader");
+        watching.expect("repaired", "file:/srv/app/reader");
+        assert_eq!(root.read("srv/app/reader"), format!("web{number} "));
+    }
+    // Conditions and entities that are made of it count as well.
+    root.write("usr/share/holo/files/reader.toml.jinja", "");
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{service}]\nif = \"registrations('us')\"\n"));
+    let lines = watching.until("registry");
+    assert_eq!(
+        (&lines[lines.len() - 1]["read"], &lines[lines.len() - 1]["services"]),
+        (&true.into(), &serde_json::json!([]))
+    );
     watching.stop(&root);
 }
 
