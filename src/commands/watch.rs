@@ -133,11 +133,12 @@ impl Watcher<'_> {
             if !self.reporter.is_read() {
                 return Ok(self.exit_code());
             }
-            self.look_at_unseen()?;
             if self.queue.paths().are_too_many() && !self.is_blind {
                 let drifted = self.survey_or_postpone()?;
                 self.repair(drifted)?;
             }
+            // A survey has watched them only after it has checked them.
+            self.look_at_unseen()?;
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
             let due = [self.release, self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {

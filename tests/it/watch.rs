@@ -195,6 +195,8 @@ fn root() -> ScratchRoot {
 
 const APP: &str = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n";
 
+const SERVICE: &str = "{ cluster = \"eu\", service = \"web\", protocol = \"http\", port = 80 }";
+
 fn noticed() {
     let root = root();
     let mut watching = Watching::start(&root, &[]);
@@ -216,6 +218,7 @@ fn noticed() {
 /// Returns the lines of a watch with all kinds of events.
 pub(crate) fn all_lines() -> Vec<Value> {
     let root = root();
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\n"));
     let mut watching = Watching::start(&root, &["--apply"]);
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     let mut lines = std::mem::take(&mut watching.first);
@@ -269,8 +272,7 @@ fn definitions() {
 
 fn registry() {
     let root = root();
-    let service = "{ cluster = \"eu\", service = \"web\", protocol = \"http\", port = 80 }";
-    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{service}]\n"));
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\n"));
     let mut watching = Watching::start(&root, &["--apply"]);
     let services = serde_json::json!([{
         "id": "file:/srv/app/conf", "cluster": "eu", "service": "web", "protocol": "http", "port": 80, "priority": 1, "ttl": 60
@@ -294,7 +296,7 @@ fn registry() {
     }
     // Conditions and entities that are made of it count as well.
     root.write("usr/share/holo/files/reader.toml.jinja", "");
-    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{service}]\nif = \"registrations('us')\"\n"));
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\nif = \"registrations('us')\"\n"));
     let lines = watching.until("registry");
     assert_eq!(
         (&lines[lines.len() - 1]["read"], &lines[lines.len() - 1]["services"]),

@@ -213,6 +213,7 @@ fn commands() {
         let run = add(address, more);
         assert!(!run.success() && run.stderr_lossy().contains(says), "{run}");
     }
+    // What is there when it begins is not new.
     let expected = [("added", "fe80::1"), ("added", "10.0.0.1"), ("expired", "10.0.0.1"), ("removed", "fe80::1")];
     let begun = Instant::now();
     loop {
@@ -220,7 +221,7 @@ fn commands() {
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let seen: Vec<(String, String)> = lines
             .map(|line| {
-                (line["change"].as_str().unwrap_or("up").to_owned(), line["address"].as_str().unwrap().to_owned())
+                (line["change"].as_str().unwrap_or("added").to_owned(), line["address"].as_str().unwrap().to_owned())
             })
             .collect();
         let seen: Vec<(&str, &str)> = seen.iter().map(|(change, address)| (&**change, &**address)).collect();
