@@ -7,6 +7,7 @@ mod fleet;
 mod health;
 mod known;
 mod outlets;
+mod registry;
 mod requests;
 mod run;
 mod state;
@@ -30,6 +31,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use known::Known;
 use outlets::Outlets;
+use registry::Registry;
 use run::CurrentRun;
 pub(crate) use run::in_words;
 use serde::{Deserialize, Serialize};
@@ -72,6 +74,7 @@ pub struct Daemon<'a> {
     health: HealthRounds,
     fleet: Fleet,
     known: Known,
+    registry: Registry,
     last: LastRuns,
     outlets: Outlets<'a>,
     is_stopping: bool,
@@ -93,6 +96,7 @@ impl<'a> Daemon<'a> {
     pub fn new(parts: Parts<'a>) -> Result<Daemon<'a>, DocumentError> {
         let Parts { source, launcher, sink, clock, rhythm, last, metrics } = parts;
         let config = source.load()?;
+        let registry = Registry::new(last.with_file_name("registry.json"));
         let last = LastRuns::read(last);
         last.good().iter().for_each(|good| metrics.set_last_good(*good));
         let now = clock.now();
@@ -120,6 +124,7 @@ impl<'a> Daemon<'a> {
             health: HealthRounds::default(),
             fleet: Fleet::default(),
             known: Known::default(),
+            registry,
             last,
             outlets: Outlets::new(sink, metrics),
             is_stopping: false,
@@ -157,6 +162,7 @@ impl<'a> Daemon<'a> {
                 return;
             }
             self.tell();
+            self.write_registry();
             let wake = [self.next_wake(), alive].into_iter().flatten().min();
             tokio::select! {
                 Some((id, said)) = self.said.recv() => self.hear(id, said),

@@ -193,15 +193,18 @@ fn of_host(host: &HostUser) -> Permissions {
     let mut publish = reading(CHANNELS, &channels);
     publish.extend(reading(DATA, &layers));
     publish.extend(reading(HOSTS, std::slice::from_ref(&token)));
+    publish.extend(reading(REGISTRY, &[">".to_owned()]));
     publish.extend([
         format!("$JS.API.STREAM.INFO.OBJ_{BUNDLES}"),
         format!("$JS.API.DIRECT.GET.OBJ_{BUNDLES}"),
         format!("$JS.API.DIRECT.GET.OBJ_{BUNDLES}.>"),
         format!("$KV.{HOSTS}.{token}"),
+        format!("$KV.{REGISTRY}.*.*.*.{token}.*"),
         format!("holo.claim.{token}"),
     ]);
     publish.extend(KINDS.map(|kind| format!("{EVENT_SUBJECT}.{token}.{kind}")));
-    let mut subscribe = vec![format!("holo.claim.{token}"), format!("holo.run.{token}.*")];
+    let registry = format!("$KV.{REGISTRY}.>");
+    let mut subscribe = vec![format!("holo.claim.{token}"), format!("holo.run.{token}.*"), registry];
     subscribe.extend(channels.iter().map(|key| format!("$KV.{CHANNELS}.{key}")));
     subscribe.extend(layers.iter().map(|key| format!("$KV.{DATA}.{key}")));
     Permissions { publish, subscribe, answers: true }
@@ -222,10 +225,11 @@ fn of_operator(operator: &OperatorUser) -> Permissions {
         publish.extend([CHANNELS, DATA, HOSTS, REGISTRY].map(|bucket| format!("$KV.{bucket}.>")));
         publish.push(format!("$O.{BUNDLES}.>"));
         publish.push(format!("$JS.API.STREAM.PURGE.OBJ_{BUNDLES}"));
+        publish.push(format!("$JS.API.STREAM.PURGE.KV_{REGISTRY}"));
     }
     // The controller hears changes.
     let heard = [CHANNELS, HOSTS].iter().filter(|_| operator.role == Role::Release);
-    let subscribe = heard.map(|bucket| format!("$KV.{bucket}.>")).collect();
+    let subscribe = heard.chain([&REGISTRY]).map(|bucket| format!("$KV.{bucket}.>")).collect();
     Permissions { publish, subscribe, answers: false }
 }
 

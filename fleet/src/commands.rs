@@ -9,6 +9,7 @@ pub(crate) mod init;
 pub(crate) mod look;
 pub(crate) mod page;
 pub(crate) mod publish;
+pub(crate) mod registry;
 pub(crate) mod rollout;
 pub(crate) mod run;
 
@@ -41,6 +42,7 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
         Verb::Hosts(arguments) => Session::run(cli, root, async |session| look::hosts(arguments, session).await),
         Verb::Report(arguments) => Session::run(cli, root, async |session| page::report(arguments, session).await),
         Verb::Data(verb) => Session::run(cli, root, async |session| data::run(verb, session).await),
+        Verb::Registry(verb) => Session::run(cli, root, async |session| registry::run(verb, session).await),
         Verb::Run(arguments) => Session::run(cli, root, async |session| run::run(arguments, session).await),
         Verb::Host(verb) => host::run(verb, root),
         Verb::Events(arguments) => Session::run(cli, root, async |session| look::events(arguments, session).await),
@@ -74,6 +76,7 @@ mod tests {
         Bundle(publish::Line),
         Described(bundle::Described<'static>),
         Layer(data::Line),
+        Service(registry::Line),
         Answer(Answer),
         Installed(host::Shown<'static>),
     }

@@ -8,6 +8,7 @@ mod events;
 mod layers;
 mod memory;
 pub(crate) mod requests;
+mod services;
 mod target;
 
 use crate::channel::progress_key;
@@ -26,6 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use memory::Memory;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use services::Services;
 use std::fs;
 use std::time::Duration;
 use target::Target;
@@ -101,6 +103,7 @@ struct Machine {
     changes: Changes,
     memory: Memory,
     target: Target,
+    services: Services,
     facts: Map<String, Value>,
     /// Why a data layer stays as it is.
     refused_layer: Option<String>,
@@ -130,6 +133,7 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
     let agent = Agent::new(root);
     let target = Target::new(root, &config)?;
     let changes = agent.changes()?;
+    let services = Services::new(root, &config.host);
     let (facts, refused_layer, sent, said, claimed_by) = (Map::new(), None, None, None, None);
     let root = root.clone();
     let mut machine = Machine {
@@ -142,6 +146,7 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
         changes,
         memory,
         target,
+        services,
         facts,
         refused_layer,
         sent,
@@ -154,6 +159,9 @@ pub(crate) async fn run(root: &Root) -> Result<(), FleetError> {
         Some(()) = ended.recv() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+    }
+    if is_connected(*connections.borrow()) {
+        machine.services.withdraw(&machine.store).await;
     }
     Ok(())
 }
@@ -228,6 +236,7 @@ impl Machine {
         self.claim_name().await?;
         // A server that has lost its data does not know this host any more.
         self.sent = None;
+        self.services.begin();
         self.facts = gather(&self.root, &self.config.report_facts).await;
         let mut subjects = vec![format!("holo.claim.{}", self.config.host.token())];
         if let Some(channel) = &self.config.channel {
@@ -259,7 +268,8 @@ impl Machine {
                 self.target.pursue(&self.store, &self.config, &self.agent).await;
             }
             let next = self.report(&status).await?;
-            let next = self.target.next_try().map_or(next, |time| time.min(next));
+            let services = self.services.sync(&self.store).await?;
+            let next = [self.target.next_try(), services].into_iter().flatten().fold(next, Instant::min);
             // Only now has the server answered everything that is needed.
             self.tell_connection(Connection::Connected, None);
             tokio::select! {
@@ -276,6 +286,9 @@ impl Machine {
                     None => return Err(FleetError("the server has ended the subscriptions".to_owned())),
                 },
                 () = self.changes.next() => {}
+                is_there = self.services.have_changed() => if !is_there {
+                    return Err(FleetError("the server has ended the subscriptions".to_owned()));
+                },
                 () = self.target.has_run() => {}
                 () = sleep_until(look_again.unwrap_or_else(Instant::now)), if look_again.is_some() => {
                     look_again = None;

@@ -17,6 +17,7 @@ mod metrics;
 mod names;
 mod published;
 mod record;
+mod registry;
 mod report;
 mod rollout;
 mod session;
@@ -28,6 +29,7 @@ use clap::{Parser, Subcommand};
 use commands::bundle::BundleVerb;
 use commands::data::DataVerb;
 use commands::host::HostVerb;
+use commands::registry::RegistryVerb;
 use commands::rollout::{Log, Promote, Rollback, RolloutVerb};
 use commands::{accounts as users, controller as control, init, look, page, run as asking};
 use config::Root;
@@ -95,6 +97,9 @@ pub(crate) enum Verb {
     /// Data for all hosts, for roles, and for single hosts
     #[command(subcommand)]
     Data(DataVerb),
+    /// Services that are up
+    #[command(subcommand)]
+    Registry(RegistryVerb),
     /// Ask hosts to check, show differences, or apply
     Run(asking::Arguments),
     /// Show, install and roll back the bundle of this host, and follow its channel

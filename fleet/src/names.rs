@@ -34,6 +34,20 @@ pub(crate) struct Host(String);
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Label(String);
 
+/// Returns a name as a single token of a subject: other characters than letters, digits, `-` and `_` are written as `=XX`.
+#[must_use]
+pub(crate) fn token(name: &str) -> String {
+    let mut token = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+            token.push(char::from(byte));
+        } else {
+            token.push_str(&format!("={byte:02X}"));
+        }
+    }
+    token
+}
+
 impl Host {
     /// Returns the name of a host.
     ///
@@ -46,19 +60,10 @@ impl Host {
         Ok(Host(name.to_owned()))
     }
 
-    /// Returns the name as a single token of a subject: other characters than letters, digits, `-` and `_` are written
-    /// as `=XX`.
+    /// Returns the name as a single token of a subject.
     #[must_use]
     pub(crate) fn token(&self) -> String {
-        let mut token = String::new();
-        for byte in self.0.bytes() {
-            if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
-                token.push(char::from(byte));
-            } else {
-                token.push_str(&format!("={byte:02X}"));
-            }
-        }
-        token
+        token(&self.0)
     }
 
     /// Returns the host with a token.

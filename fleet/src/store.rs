@@ -1,13 +1,13 @@
 //! What JetStream holds: buckets of bundles, channels, data, hosts and registrations, and the stream of events.
 
 use crate::error::FleetError;
-use async_nats::Client;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::kv::{self, UpdateErrorKind};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
+use async_nats::{Client, HeaderMap};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -200,6 +200,11 @@ pub(crate) async fn last_of(stream: &Stream, filter: &str) -> Result<Vec<StreamM
     Ok(messages)
 }
 
+/// Returns true if these are the headers of a message that marks a removal.
+pub(crate) fn is_removal(headers: &HeaderMap) -> bool {
+    headers.get(OPERATION).is_some()
+}
+
 /// A bucket of keys and values.
 #[derive(Clone)]
 pub(crate) struct Bucket {
@@ -247,11 +252,23 @@ impl Bucket {
         self.store.purge(key).await.map_err(|error| self.about(key, &error))
     }
 
+    /// Removes a key with everything up to a revision, without a trace.
+    pub(crate) async fn erase(&self, key: &str, revision: u64) -> Result<(), FleetError> {
+        let purge = self.store.stream.purge().filter(self.subject(key)).sequence(revision.saturating_add(1)).await;
+        purge.map(|_| ()).map_err(|error| self.about(key, &error))
+    }
+
     /// Returns the current values of all keys that match a filter, by key.
     pub(crate) async fn all(&self, filter: &str) -> Result<Vec<Kept>, FleetError> {
+        let last = self.last(filter).await?;
+        Ok(last.into_iter().filter(|(_, is_removal)| !is_removal).map(|(kept, _)| kept).collect())
+    }
+
+    /// Like [`all`](Self::all), but with the removals that the server remembers, for which the flag is true.
+    pub(crate) async fn last(&self, filter: &str) -> Result<Vec<(Kept, bool)>, FleetError> {
         let messages = last_of(&self.store.stream, &self.subject(filter)).await;
         let messages = messages.map_err(|error| self.about(filter, &error))?;
-        Ok(messages.iter().filter_map(|message| self.present(message)).collect())
+        Ok(messages.iter().filter_map(|message| Some((self.kept(message)?, is_removal(&message.headers)))).collect())
     }
 
     /// Returns the values of a key that are kept, oldest first.
@@ -275,10 +292,13 @@ impl Bucket {
 
     /// Returns the value in a message, unless it marks a removal.
     fn present(&self, message: &StreamMessage) -> Option<Kept> {
+        self.kept(message).filter(|_| !is_removal(&message.headers))
+    }
+
+    fn kept(&self, message: &StreamMessage) -> Option<Kept> {
         let key = message.subject.strip_prefix(&self.subject(""))?.to_owned();
         let time = Timestamp::from_nanosecond(message.time.unix_timestamp_nanos()).unwrap_or_default();
-        let is_removal = message.headers.get(OPERATION).is_some();
-        (!is_removal).then(|| Kept { key, value: message.payload.to_vec(), revision: message.sequence, time })
+        Some(Kept { key, value: message.payload.to_vec(), revision: message.sequence, time })
     }
 
     fn about(&self, key: &str, error: &dyn Display) -> FleetError {

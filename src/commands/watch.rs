@@ -31,7 +31,9 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use bstr::{BString, ByteSlice};
-use holo_events::{Line, Text};
+use holo_events::{Line, RegisteredService, Text};
+use holo_facts::REGISTRY_SNAPSHOT;
+use holo_protocol::Registration;
 use holo_state::Database;
 use jiff::{Timestamp, Zoned};
 use known::{Causes, Known, State, absolute, watch_definitions};
@@ -72,6 +74,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         told: HashSet::new(),
         last_change: Instant::now(),
         is_blind: false,
+        registry: Registry::default(),
     };
     // Without output, the end of the reader would go unnoticed.
     if let Some(pipe) = output_pipe() {
@@ -110,6 +113,15 @@ struct Watcher<'a> {
     last_change: Instant,
     /// Whether the last survey has failed.
     is_blind: bool,
+    /// The use of the registry that was reported last.
+    registry: Registry,
+}
+
+/// What entities have to do with the registry of a fleet.
+#[derive(Debug, Default, PartialEq)]
+struct Registry {
+    services: Vec<RegisteredService<'static>>,
+    is_read: bool,
 }
 
 impl Watcher<'_> {
@@ -121,11 +133,12 @@ impl Watcher<'_> {
             if !self.reporter.is_read() {
                 return Ok(self.exit_code());
             }
-            self.look_at_unseen()?;
             if self.queue.paths().are_too_many() && !self.is_blind {
                 let drifted = self.survey_or_postpone()?;
                 self.repair(drifted)?;
             }
+            // A survey has watched them only after it has checked them.
+            self.look_at_unseen()?;
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
             let due = [self.release, self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {
@@ -247,7 +260,27 @@ impl Watcher<'_> {
         self.queue.watch(paths.moved(), sources);
         self.unseen = self.watch_parts(&found)?;
         self.queue.paths().are_all();
-        Ok(self.learn(found, &Causes::new()))
+        let is_read =
+            found.iter().any(|finding| finding.parts.iter().any(|part| part.ends_with_str(REGISTRY_SNAPSHOT)));
+        let drifted = self.learn(found, &Causes::new());
+        self.report_registry(is_read);
+        Ok(drifted)
+    }
+
+    /// Reports the use of the registry, if it has changed. The services of entities that have drifted are among it.
+    fn report_registry(&mut self, is_read: bool) {
+        let services = self.known.entities.iter().flat_map(|entity| {
+            let registered = |service: &Registration| {
+                RegisteredService { id: Text::from(&entity.id), service: service.clone() }.into_owned()
+            };
+            entity.controls().register.iter().map(registered)
+        });
+        let registry = Registry { services: services.collect(), is_read };
+        if registry != self.registry {
+            let Registry { services, is_read } = &registry;
+            self.reporter.event(Event::Line(&Line::Registry { services: services.clone(), read: *is_read }));
+            self.registry = registry;
+        }
     }
 
     /// Forgets the repairs of entities whose definitions have changed since.

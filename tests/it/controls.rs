@@ -337,6 +337,16 @@ fn definitions_support_the_controls() {
     assert!(run.stdout_lossy().contains(controls), "{run}");
     assert_eq!(root.holo(&["apply"]).status, Some(3));
     assert!(!root.exists("etc/x"));
+    let service =
+        "register = [{ cluster = \"eu\", service = \"web\", protocol = \"http\", port = 80, ttl = \"90s\" }]\n";
+    root.write("usr/share/holo/files/y.toml", format!("[[file]]\npath = \"/etc/y\"\ncontent = \"y\"\n{service}"));
+    let run = root.holo(&["scan", "--json", "file:/etc/y"]);
+    let register = r#""register":[{"cluster":"eu","service":"web","protocol":"http","port":80,"priority":1,"ttl":90}]"#;
+    assert!(run.stdout_lossy().contains(register), "{run}");
+    root.write("usr/share/holo/files/y.toml", format!("[[file]]\npath = \"/etc/y\"\n{service}").replace("80", "0"));
+    let run = root.holo(&["scan"]);
+    let says = "y.toml:3: file:/etc/y: register[0].port: a port is a number from 1 to 65535";
+    assert!(run.stderr_lossy().contains(says), "{run}");
     let run = root.holo(&["definitions", "files"]);
     assert!(run.stdout_lossy().contains(r#""poll":90.0"#) && run.stdout_lossy().contains(r#""noop":true"#), "{run}");
     root.write("usr/share/holo/files/x.toml", format!("{definition}limit = \"often\"\n"));

@@ -39,6 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("directories that come and go are forgotten", trees::short_lived),
         case("what is below a new target is watched", trees::new),
         case("definitions that change are read anew", definitions),
+        case("services are told, and the registry is read anew when it changes", registry),
         case("the agent's configuration is no definition", configuration_of_agent),
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
@@ -194,6 +195,8 @@ fn root() -> ScratchRoot {
 
 const APP: &str = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n";
 
+const SERVICE: &str = "{ cluster = \"eu\", service = \"web\", protocol = \"http\", port = 80 }";
+
 fn noticed() {
     let root = root();
     let mut watching = Watching::start(&root, &[]);
@@ -215,6 +218,7 @@ fn noticed() {
 /// Returns the lines of a watch with all kinds of events.
 pub(crate) fn all_lines() -> Vec<Value> {
     let root = root();
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\n"));
     let mut watching = Watching::start(&root, &["--apply"]);
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     let mut lines = std::mem::take(&mut watching.first);
@@ -263,6 +267,41 @@ fn definitions() {
     fs::create_dir_all(root.join("etc/holo/resources/files/20-more/etc")).unwrap();
     fs::write(root.join("etc/holo/resources/files/20-more/etc/motd"), "other\n").unwrap();
     watching.expect("drifted", "file:/etc/motd");
+    watching.stop(&root);
+}
+
+fn registry() {
+    let root = root();
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\n"));
+    let mut watching = Watching::start(&root, &["--apply"]);
+    let services = serde_json::json!([{
+        "id": "file:/srv/app/conf", "cluster": "eu", "service": "web", "protocol": "http", "port": 80, "priority": 1, "ttl": 60
+    }]);
+    let told = |line: &Value| (line["read"].as_bool().unwrap(), line["services"].clone());
+    assert_eq!(told(&watching.first[watching.first.len() - 2]), (false, services.clone()));
+    let reader = "[[file]]\npath = \"/srv/app/reader\"\ncontent = \"{% for s in registrations('eu') %}{{ s.address }} {% endfor %}\"\n";
+    root.write("usr/share/holo/files/reader.toml.jinja", reader);
+    let lines = watching.until("repaired");
+    let told: Vec<_> = lines.iter().filter(|line| line["event"] == "registry").map(told).collect();
+    assert_eq!(told, [(true, services)]);
+    // More often than an entity may be repaired, as each time it is another one.
+    for number in 1..=5 {
+        let snapshot = format!("[{{\"cluster\":\"eu\",\"address\":\"web{number}\"}}]");
+        root.write("var/lib/holo-fleet/new", snapshot);
+        let [from, to] = ["new", "registry.json"].map(|name| root.join("var/lib/holo-fleet").join(name));
+        fs::rename(from, to).unwrap();
+        watching.expect("drifted", "file:/srv/app/reader");
+        watching.expect("repaired", "file:/srv/app/reader");
+        assert_eq!(root.read("srv/app/reader"), format!("web{number} "));
+    }
+    // Conditions and entities that are made of it count as well.
+    root.write("usr/share/holo/files/reader.toml.jinja", "");
+    root.write("usr/share/holo/files/app.toml", format!("{APP}register = [{SERVICE}]\nif = \"registrations('us')\"\n"));
+    let lines = watching.until("registry");
+    assert_eq!(
+        (&lines[lines.len() - 1]["read"], &lines[lines.len() - 1]["services"]),
+        (&true.into(), &serde_json::json!([]))
+    );
     watching.stop(&root);
 }
 

@@ -211,6 +211,9 @@ impl Daemon<'_> {
         // If a plugin has failed, its entities keep their previous state.
         let is_complete = round.is_whole && round.error.is_none();
         self.health.take(&round, self.is_once, Instant::now(), self.config.health_interval);
+        if round.is_whole {
+            self.registry.is_checked();
+        }
         let news = self.known.learn_health(round.found, is_complete, self.clock.now());
         let states = self.known.health.iter().map(|(entity, health)| (entity, health.state));
         self.outlets.metrics.set_health(states);

@@ -274,6 +274,7 @@ impl Daemon<'_> {
                 Ok(child) => {
                     self.watch.began(id, child, kind, now);
                     self.known.begin_watch();
+                    self.registry.begin_watch();
                     let news = self.watch.news_of_start();
                     self.publish(news.into_iter().collect());
                 }
@@ -297,7 +298,11 @@ impl Daemon<'_> {
                         self.end_run(&Ended::with(Status::Exited((*exit_code).into())));
                     }
                     (Some(run), _) if run.has_begun => run.hear(&line),
+                    (_, Line::Registry { services, read }) => self.hear_registry(services, *read),
                     _ => {
+                        if matches!(*line, Line::Watching { .. }) {
+                            self.registry.is_surveyed();
+                        }
                         let news = self.known.hear_watch(&line, self.clock.now());
                         self.publish(news);
                     }

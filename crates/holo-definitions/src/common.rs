@@ -2,6 +2,7 @@
 
 mod health_check;
 mod receipts;
+mod register;
 
 pub use health_check::{HealthCheck, Probe};
 pub use receipts::{Receipt, Receipts};
@@ -9,6 +10,7 @@ pub use receipts::{Receipt, Receipts};
 use crate::definition::Invalid;
 use crate::reading::{self, ValueError};
 use crate::templates::Templates;
+use holo_protocol::Registration;
 use holo_protocol::controls::{self, ControlError, Controls, Days, Hours, Limit, OnEdit, Schedule, Semaphore};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::Debug;
@@ -124,6 +126,10 @@ common_keys! {
     "schedule" schedule: Option<Schedule>, Value;
     /// Checks that must succeed after an apply, even if it changed nothing.
     "health_check" health_check: Vec<HealthCheck>, List;
+    /// Services that are registered with the fleet while the entity is in its desired state and healthy.
+    #[serde(deserialize_with = "register::services")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<register::Service>"))]
+    "register" register: Vec<Registration>, List;
     /// Keys that receive values from other entities: `KEY = "ENTITY#NAME"`.
     #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, receipts::Written>"))]
     "receive" receive: Receipts, Value;
@@ -229,7 +235,7 @@ fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Err
 
 /// Common keys that affect no other entity.
 const SELF_CONTAINED: &[&str] =
-    &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "on_edit", "poll", "limit"];
+    &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "on_edit", "poll", "limit", "register"];
 
 /// Returns true if a common key affects no other entity.
 pub(crate) fn is_self_contained(key: &str) -> bool {
@@ -341,7 +347,8 @@ impl CommonKeys {
         (0..grows).try_fold(first, |delay, _| delay.checked_add(delay / 2)).unwrap_or(Duration::MAX)
     }
 
-    /// Returns the limits on when, and how often, the entity may be checked or changed.
+    /// Returns the limits on when, and how often, the entity may be checked or changed, and the services that it
+    /// registers.
     #[must_use]
     pub fn controls(&self) -> Controls {
         Controls {
@@ -350,6 +357,7 @@ impl CommonKeys {
             limit: self.limit,
             semaphore: self.semaphore.clone(),
             schedule: self.schedule.clone(),
+            register: self.register.clone(),
         }
     }
 }
@@ -492,11 +500,31 @@ mod tests {
             ("schedule = { hours = '5' }\n", "schedule.hours: expected ranges of hours, as in"),
             ("schedule = { days = 'weekdays' }\n", "schedule.days: expected days of the week, as in"),
             ("schedule = { hour = '2-5' }\n", "schedule.hour: unknown key, did you mean hours?"),
+            ("register = 80\n", "register: expected a list"),
+            ("register = [{ cluster = 'a', service = 'b', port = 1 }]\n", "register[0].protocol: is missing"),
+            ("register = [{ cluster = 'a b' }]\n", "register[0].cluster: \"a b\" is not a name of letters"),
+            ("register = [{ cluster = 'a', ports = 80 }]\n", "register[0].ports: unknown key, did you mean port?"),
+            ("register = [{ port = 0 }]\n", "register[0].port: a port is a number from 1 to 65535"),
+            ("register = [{ port = 70000 }]\n", "register[0].port: "),
+            ("register = [{ ttl = '1s' }]\n", "register[0].ttl: a registration lasts from 3s to 30d"),
+            ("register = [{ address = 'a:1' }]\n", "register[0].address: \"a:1\" is not a host name or an IP address"),
+            ("register = [{ annotations = { a = 1 } }]\n", "register[0].annotations.a: expected a string"),
         ] {
             let error = CommonKeys::read(DeTable::parse(text).unwrap().into_inner()).unwrap_err();
             assert!(error.to_string().starts_with(says), "{text}{error}");
             assert!(error.span().is_some());
         }
+    }
+
+    #[test]
+    fn services_have_defaults_and_are_united() {
+        let mut keys = read("register = [{ cluster = 'eu', service = 'web', protocol = 'http', port = 80 }]\n");
+        let Registration { address, priority, ttl, .. } = &keys.register[0];
+        assert_eq!((address, priority, ttl), (&None, &1, &60));
+        let other = "[[register]]\ncluster = 'eu'\nservice = 'web'\nprotocol = 'http'\nport = 81\nttl = '10s'\n";
+        assert_eq!(keys.unite(&read(other)), []);
+        assert_eq!(keys.register.iter().map(|service| service.port).collect::<Vec<_>>(), [80, 81]);
+        assert_eq!(keys.controls().register, keys.register);
     }
 
     #[test]

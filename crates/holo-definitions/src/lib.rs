@@ -65,7 +65,7 @@ pub use definition::{Definition, Invalid, NameError, NameKeys};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, KnownFiles, read_several, read_some_of_several};
 pub use finding::{DefinitionError, Finding, LocatedError, Location};
 pub use hidden::exposed_files;
-pub use holo_protocol::duration;
+pub use holo_protocol::{Registration, duration, registration};
 pub use outline::{OutlinedTable, TableId};
 pub use reading::value_error::{did_you_mean, similar};
 pub use reading::{DocumentError, parse_document, read_document};

@@ -2,8 +2,9 @@
 
 use crate::{Action, HealthState, Level, Stream, Text, is_false};
 use bstr::BString;
-use holo_protocol::session;
+use holo_protocol::{Registration, session};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 impl<'a> From<&'a holo_protocol::Action> for Action<'a> {
     fn from(action: &'a holo_protocol::Action) -> Self {
@@ -40,6 +41,7 @@ impl From<&holo_protocol::Controls> for Controls {
             limit: controls.limit.as_ref().map(ToString::to_string),
             semaphore: controls.semaphore.as_ref().map(ToString::to_string),
             schedule: controls.schedule.as_ref().map(ToString::to_string),
+            register: controls.register.clone(),
         }
     }
 }
@@ -113,7 +115,8 @@ pub struct Edges<'a> {
     pub orphan: bool,
 }
 
-/// Limits on when, and how often, an entity may be checked or changed, in the forms of scan reports.
+/// Limits on when, and how often, an entity may be checked or changed, in the forms of scan reports, and the services that it
+/// registers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Controls {
@@ -132,6 +135,55 @@ pub struct Controls {
     /// The times at which the entity may be changed, such as `hours=2-5 days=mon-fri`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// The services that are registered with a fleet while the entity is in its desired state and healthy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(with = "Vec<Service>"))]
+    pub register: Vec<Registration>,
+}
+
+/// A service with the entity that registers it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct RegisteredService<'a> {
+    /// The ID of the entity.
+    pub id: Text<'a>,
+    /// The service.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "Service"))]
+    pub service: Registration,
+}
+
+impl RegisteredService<'_> {
+    /// Returns the same with an owned ID.
+    #[must_use]
+    pub fn into_owned(self) -> RegisteredService<'static> {
+        RegisteredService { id: Text(Cow::Owned(self.id.into_owned())), service: self.service }
+    }
+}
+
+/// A service that is registered with a fleet.
+#[cfg(test)]
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only the schema is used")]
+struct Service {
+    /// The cluster to which it belongs.
+    cluster: String,
+    /// Its name.
+    service: String,
+    /// The protocol that it speaks.
+    protocol: String,
+    /// Its host name or IP address; the name of the host if it is absent.
+    #[serde(default)]
+    address: Option<String>,
+    /// Its port.
+    port: u16,
+    /// Its place among others of the same service: lower ones come first.
+    priority: u16,
+    /// The number of seconds after which it expires unless it is renewed.
+    ttl: u64,
+    /// Other properties.
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
 }
 
 impl Edges<'_> {

@@ -20,7 +20,7 @@ mod tests;
 mod values;
 mod why;
 
-pub use from_protocol::{Asset, Controls, Edges};
+pub use from_protocol::{Asset, Controls, Edges, RegisteredService};
 pub use history::{
     DiffLine, EditedLine, GenerationLine, InputChange, InputDiffLine, InputDifference, NextLine, OffLine, PauseLine,
     RecordLine, RunLine, StatusLine,

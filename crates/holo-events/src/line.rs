@@ -3,7 +3,7 @@
 use crate::values::{Tally, Text};
 use crate::{
     Action, Controls, Edges, EditedLine, GenerationLine, HealthState, Information, InputDiffLine, Level, Outcome,
-    RecordLine, Refusal, RunLine, StatusLine, Stream, VERSION, WhyLine, is_false,
+    RecordLine, Refusal, RegisteredService, RunLine, StatusLine, Stream, VERSION, WhyLine, is_false,
 };
 use bstr::ByteSlice;
 #[cfg(test)]
@@ -236,6 +236,14 @@ pub enum Line<'a> {
         /// The reason, unless errors have named it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
+    },
+    /// `watch`: the services that entities register with a fleet while they are in their desired state. There is such a line
+    /// only if there are any, or templates read the registry, and again when that has changed.
+    Registry {
+        /// The services.
+        services: Vec<RegisteredService<'a>>,
+        /// True if templates or conditions read the registry.
+        read: bool,
     },
     /// `watch`: an entity is no longer in its desired state.
     Drifted {

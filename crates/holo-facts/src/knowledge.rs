@@ -6,6 +6,7 @@ pub use scope::{Renderer, is_template, shown};
 
 use crate::data::{Data, Layer, Secrets};
 use crate::facts::{Facts, Warning};
+use crate::registry;
 use crate::template::Templates;
 use holo_definitions::LocatedError;
 use serde_json::{Map, Value};
@@ -40,6 +41,14 @@ struct Inner {
     warnings: Mutex<Vec<Warning>>,
     /// Whether facts, data or other sources that are not files have been used, by any instance that shares them.
     is_used: Arc<AtomicBool>,
+    registry: Arc<Registry>,
+}
+
+/// The services that are registered with the fleet, shared by all instances.
+#[derive(Debug, Default)]
+struct Registry {
+    services: OnceLock<Result<Vec<Value>, LocatedError>>,
+    is_read: AtomicBool,
 }
 
 impl Knowledge {
@@ -69,6 +78,7 @@ impl Knowledge {
             data: OnceLock::new(),
             warnings: Mutex::default(),
             is_used: Arc::default(),
+            registry: Arc::default(),
         }))
     }
 
@@ -85,7 +95,7 @@ impl Knowledge {
 
     /// Returns an instance with other data, which shares facts and decrypted secrets.
     fn beside(&self, layer: Option<Layer>, layer_only: bool, is_disguised: bool) -> Knowledge {
-        let Inner { root, inputs, secrets, is_used, .. } = &*self.0;
+        let Inner { root, inputs, secrets, is_used, registry, .. } = &*self.0;
         Knowledge(Arc::new(Inner {
             root: root.clone(),
             inputs: inputs.clone(),
@@ -101,6 +111,7 @@ impl Knowledge {
             data: OnceLock::new(),
             warnings: Mutex::default(),
             is_used: Arc::clone(is_used),
+            registry: Arc::clone(registry),
         }))
     }
 
@@ -175,7 +186,26 @@ impl Knowledge {
         data
     }
 
-    /// Returns templates with `facts`, `data` and `lookup` in scope. Each is loaded only if a template uses it.
+    /// Returns the services in the registry of the fleet with these values of cluster, protocol, service and address, where
+    /// `*`, or no value, stands for any.
+    ///
+    /// # Errors
+    /// If the snapshot of the registry cannot be read.
+    pub fn registrations(&self, wanted: &[&str]) -> Result<Vec<Value>, LocatedError> {
+        let Registry { services, is_read } = &*self.0.registry;
+        is_read.store(true, Ordering::Relaxed);
+        self.note_use();
+        let services = services.get_or_init(|| registry::read(&self.0.root)).as_ref().map_err(Clone::clone)?;
+        Ok(registry::select(services, wanted))
+    }
+
+    /// Returns true if the registry has been read, or would have been if there were one.
+    #[must_use]
+    pub fn reads_registry(&self) -> bool {
+        self.0.registry.is_read.load(Ordering::Relaxed)
+    }
+
+    /// Returns templates with `facts`, `data`, `lookup` and `registrations` in scope. Each is loaded only if a template uses it.
     #[must_use]
     pub fn templates(&self) -> Templates {
         scope::of_all(self)

@@ -20,6 +20,7 @@ mod facts;
 pub mod key;
 mod knowledge;
 pub mod page;
+mod registry;
 mod template;
 mod yaml;
 
@@ -28,4 +29,5 @@ pub use document::{YamlError, from_toml, from_yaml, to_yaml};
 pub use facts::{Facts, Warning};
 pub use holo_definitions::{LocatedError, Rendered};
 pub use knowledge::{Knowledge, Renderer, is_template, shown};
+pub use registry::{SNAPSHOT as REGISTRY_SNAPSHOT, prometheus_file_sd};
 pub use template::{Expression, FunctionError, Templates, holds};

@@ -86,6 +86,22 @@ impl Templates {
         self
     }
 
+    /// Adds the function `registrations` to the scope, which takes up to four names.
+    pub(crate) fn with_registrations(
+        mut self,
+        find: impl Fn(&[&str]) -> Result<Value, Error> + Send + Sync + 'static,
+    ) -> Templates {
+        self.environment.add_function("registrations", move |wanted: Rest<Value>| {
+            let names: Option<Vec<&str>> = wanted.iter().map(Value::as_str).collect();
+            let names = names.filter(|names| names.len() <= 4).ok_or_else(|| {
+                let problem = "registrations takes cluster, protocol, service and address, each a name or \"*\"";
+                Error::new(ErrorKind::InvalidOperation, problem)
+            })?;
+            find(&names)
+        });
+        self
+    }
+
     /// Adds a value to the scope, which is computed only if a template uses it.
     #[must_use]
     pub fn with_value(

@@ -88,6 +88,7 @@ pub fn complete(common: &Common, report: &mut EntityReport) {
         report.action = Action::because("Skipping", reason.as_str());
         // A definition for other conditions may own the same assets.
         report.edges.owns.clear();
+        report.controls.register.clear();
     }
 }
 

@@ -1,10 +1,11 @@
-//! Limits on when, and how often, an entity may be checked or changed.
+//! Limits on when, and how often, an entity may be checked or changed, and the services that it registers.
 
 mod schedule;
 
 pub use schedule::{Day, Days, Hours, Schedule, Window};
 
 use crate::duration::{self, DurationError};
+use crate::registration::{Registration, RegistrationError};
 use bstr::{BStr, ByteSlice};
 use std::fmt;
 use std::str::FromStr;
@@ -18,8 +19,9 @@ const POLL: &str = "POLL";
 const LIMIT: &str = "LIMIT";
 const SEMAPHORE: &str = "SEMAPHORE";
 const SCHEDULE: &str = "SCHEDULE";
+const REGISTER: &str = "REGISTER";
 
-/// When, and how often, an entity may be checked or changed.
+/// When, and how often, an entity may be checked or changed, and the services that it registers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controls {
     /// True if the entity is only checked, never applied (`NOOP: yes`).
@@ -32,6 +34,8 @@ pub struct Controls {
     pub semaphore: Option<Semaphore>,
     /// The only times at which the entity is changed (`SCHEDULE`).
     pub schedule: Option<Schedule>,
+    /// The services that are published while the entity is in its desired state and healthy (`REGISTER`, once for each).
+    pub register: Vec<Registration>,
 }
 
 /// A maximum number of repairs in a period: `3/10m`.
@@ -116,11 +120,15 @@ pub enum ControlError {
     /// An invalid schedule.
     #[error("expected \"hours=RANGES\", \"days=RANGES\" or both, as in \"hours=2-5 days=mon-fri\"")]
     Schedule,
+    /// An invalid registration.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
 }
 
 impl Controls {
     /// No limits at all.
-    pub const NONE: Controls = Controls { noop: false, poll: None, limit: None, semaphore: None, schedule: None };
+    pub const NONE: Controls =
+        Controls { noop: false, poll: None, limit: None, semaphore: None, schedule: None, register: Vec::new() };
 
     /// Parses a line of a scan report. Returns true if its key is a control.
     pub(crate) fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ControlError> {
@@ -132,6 +140,7 @@ impl Controls {
             LIMIT => self.limit = Some(text.parse()?),
             SEMAPHORE => self.semaphore = Some(text.parse()?),
             SCHEDULE => self.schedule = Some(text.parse()?),
+            REGISTER => self.register.push(Registration::parse(text)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -139,7 +148,7 @@ impl Controls {
 
     /// Writes a line for each control that is set.
     pub(crate) fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
-        let Controls { noop, poll, limit, semaphore, schedule } = self;
+        let Controls { noop, poll, limit, semaphore, schedule, register } = self;
         let values = [
             (NOOP, noop.then(|| "yes".to_owned())),
             (POLL, poll.map(|poll| duration::shown(poll).to_string())),
@@ -150,6 +159,7 @@ impl Controls {
         for (key, value) in values {
             value.iter().for_each(|value| line(key.as_bytes(), value.as_bytes()));
         }
+        register.iter().for_each(|service| line(REGISTER.as_bytes(), service.to_string().as_bytes()));
     }
 }
 
@@ -232,6 +242,8 @@ mod tests {
             ("LIMIT", "5/1h"),
             ("SEMAPHORE", "a:b:2"),
             ("SCHEDULE", "days=mon-fri hours=22:30-4,12-13"),
+            ("REGISTER", r#"{"cluster":"a","service":"b","protocol":"c","port":1,"priority":2,"ttl":9}"#),
+            ("REGISTER", r#"{"cluster":"a","service":"b","protocol":"c","port":2,"priority":2,"ttl":9}"#),
         ])
         .unwrap();
         assert_eq!(controls.poll, Some(Duration::from_secs(90)));
@@ -241,6 +253,7 @@ mod tests {
         controls.write(&mut |key, value| {
             lines.push((String::from_utf8(key.into()).unwrap(), String::from_utf8(value.into()).unwrap()));
         });
+        assert_eq!(controls.register.iter().map(|service| service.port).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(lines[4].1, "hours=22:30-4,12-13 days=mon-fri");
         let again: Vec<(&str, &str)> = lines.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(read(&again).unwrap(), controls);
@@ -266,6 +279,7 @@ mod tests {
             ("SCHEDULE", "2-5", "hours=RANGES"),
             ("SCHEDULE", "hours=2", "as in \"2-5\""),
             ("SCHEDULE", "days=weekdays", "as in \"mon-fri\""),
+            ("REGISTER", "web", "as JSON"),
         ] {
             let error = read(&[(key, value)]).unwrap_err().to_string();
             assert!(error.contains(says), "{key}: {value}: {error}");

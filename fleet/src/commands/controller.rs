@@ -4,6 +4,7 @@ use crate::controller::{Change, Controller, LOOK};
 use crate::error::FleetError;
 use crate::metrics::Metrics;
 use crate::names::NameError;
+use crate::registry::Sweep;
 use crate::rollout::State;
 use crate::session::{Session, print};
 use clap::Args;
@@ -44,9 +45,11 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
         None => None,
     };
     let mut controller = Controller::new(session.store.clone(), arguments.metrics.is_some());
-    let mut trouble = None;
+    let (mut trouble, mut sweep) = (None, Sweep::default());
     loop {
-        match controller.step(None).await {
+        let worked = controller.step(None).await;
+        let swept = sweep.step(&session.store).await;
+        match swept.and(worked) {
             Ok(changes) => {
                 trouble = None;
                 for change in changes {

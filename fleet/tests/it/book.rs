@@ -44,7 +44,11 @@ const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
 const NGINX: &str = r#"#!/bin/sh
 case $1 in
 info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
-scan) [ ! -e "$HOLO_RESOURCE_DIR/50-web.toml" ] || echo "ENTITY: KIND:nginx" ;;
+scan)
+    [ -e "$HOLO_RESOURCE_DIR/50-web.toml" ] || exit 0
+    echo "ENTITY: KIND:nginx"
+    ! grep -q register "$HOLO_RESOURCE_DIR/50-web.toml" ||
+        echo 'REGISTER: {"cluster":"production","service":"web","protocol":"http","port":80,"priority":1,"ttl":60}' ;;
 check | apply) echo 'not changed' >&3 ;;
 esac
 "#;
@@ -164,12 +168,13 @@ impl Stage {
 
 /// Runs a command below a root. What only looks is repeated until it shows what the page does.
 fn follow(root: &ScratchRoot, command: &str, expected: &[&str]) {
-    const LOOKS: [&str; 8] = [
+    const LOOKS: [&str; 9] = [
         "holo-fleet hosts",
         "holo-fleet status",
         "holo-fleet log",
         "holo-fleet events",
         "holo-fleet data list",
+        "holo-fleet registry query",
         "holo-fleet run",
         "holo data",
         "cat ",

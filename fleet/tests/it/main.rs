@@ -13,6 +13,7 @@ mod link;
 mod manual;
 mod page;
 mod partitions;
+mod registry;
 mod rollouts;
 mod signatures;
 mod size;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ("rollouts", rollouts::trials()),
         ("page", page::trials()),
         ("partitions", partitions::trials()),
+        ("registry", registry::trials()),
         ("size", size::trials()),
         ("trust", trust::trials()),
     ])

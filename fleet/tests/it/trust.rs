@@ -3,6 +3,7 @@
 use crate::harness::{Host, NEEDS, Operator, Server};
 use async_nats::jetstream;
 use futures_util::StreamExt;
+use holo_testing::binaries::built;
 use holo_testing::require::trial_of;
 use libtest_mimic::Trial;
 use serde_json::json;
@@ -65,8 +66,14 @@ fn become_user(operator: Operator, name: &str) -> Operator {
 
 fn host(server: &Server, operator: &Operator, name: &str, section: &str) -> Host {
     let seed = operator.root.read(format!("accounts/hosts/{name}.nk"));
+    // Each registers a service, and reads the registry.
+    let definition = "[[file]]\npath = \"/srv/app/services\"\ncontent = \"{% for s in registrations() %}{{ s.host }} {% endfor %}\"\n\
+                      register = [{ cluster = \"eu\", service = \"web\", protocol = \"http\", address = \"HOST\", port = 80 }]\n";
     Host::with_files(server, operator, name, &format!("credentials = \"/etc/holo/fleet.nk\"\n{section}"), |root| {
-        root.file("etc/holo/fleet.nk", seed).mode("etc/holo/fleet.nk", 0o600)
+        root.file("etc/holo/fleet.nk", seed)
+            .mode("etc/holo/fleet.nk", 0o600)
+            .file("etc/holorc.d/10-files", format!("plugin files={}\n", built("holo-files").display()))
+            .file("usr/share/holo/files/10-web.toml.jinja", definition.replace("HOST", name))
     })
 }
 
@@ -75,12 +82,23 @@ fn stolen_host() {
     operator.must(&["init"]);
     operator.root.write("secret.toml", "secret = \"of db1\"\n");
     operator.must(&["data", "set", "host.db1", &path(&operator, "secret.toml")]);
-    let _web = host(&server, &operator, "web1", "channel = \"web\"\nroles = [\"eu\"]");
+    let mut web = host(&server, &operator, "web1", "channel = \"web\"\nroles = [\"eu\"]");
     let _db = host(&server, &operator, "db1", "channel = \"db\"");
-    operator.until(&["hosts", "--json"], |lines| {
-        lines.len() == 2 && lines.iter().all(|line| line["result"] == "unchanged")
-    });
-    let before = operator.must(&["hosts", "--json", "--where", "host == \"db1\""]);
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 2 && lines.iter().all(is_good));
+    web.until_file("srv/app/services", "db1 web1 ");
+    let services = operator.json(&["registry", "query", "--json"]).len();
+    let forged = json!({
+        "host": "db1", "cluster": "eu", "service": "web", "protocol": "http", "address": "evil", "port": 80, "priority": 1,
+        "ttl": 600
+    })
+    .to_string();
+    let report_of_db = || {
+        let mut lines = operator.json(&["hosts", "--json", "--where", "host == \"db1\""]);
+        // It may have to apply once more what it knows of services.
+        ["seen", "drift", "result"].iter().for_each(|key| drop(lines[0].as_object_mut().unwrap().remove(*key)));
+        lines
+    };
+    let before = report_of_db();
     let seed = operator.root.read("accounts/hosts/web1.nk").to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -98,6 +116,9 @@ fn stolen_host() {
             ("$KV.holo-channels.web.progress", "{}"),
             ("$KV.holo-data.common", "{}"),
             ("$KV.holo-registry.x", "{}"),
+            ("$KV.holo-registry.eu.http.web.db1.evil=3A80", &forged),
+            // Its own key, with the name of another host.
+            ("$KV.holo-registry.eu.http.web.web1.evil=3A80", &forged),
             ("$O.holo-bundles.M.eA==", "{}"),
             ("holo.event.db1.run", "{\"kind\":\"run\"}"),
             ("holo.event.web1.invented", "{\"kind\":\"invented\"}"),
@@ -105,7 +126,7 @@ fn stolen_host() {
             ("holo.run.db1.check", "{\"selectors\":[]}"),
         ];
         for (subject, text) in written {
-            client.publish(subject, text.into()).await.unwrap();
+            client.publish(subject, text.to_owned().into()).await.unwrap();
         }
         client.flush().await.unwrap();
         let context = jetstream::new(client.clone());
@@ -118,12 +139,20 @@ fn stolen_host() {
         }
         reading_with_its_own_inbox(&server, seed.trim()).await;
     });
-    assert_eq!(operator.must(&["hosts", "--json", "--where", "host == \"db1\""]), before);
+    assert_eq!(report_of_db(), before);
+    let found = operator.json(&["registry", "query", "--json"]);
+    assert!(found.len() == services && found.iter().all(|line| line["address"] != "evil"), "{found:#?}");
+    web.until_said("eu.http.web.web1.evil=3A80: it has the key of another entry; it is ignored");
+    assert_eq!(web.root.read("srv/app/services"), "db1 web1 ");
     let events = operator.json(&["events", "--json"]);
     assert!(!events.iter().any(|event| event["kind"] == "invented"), "{events:#?}");
     assert!(!events.iter().any(|event| event["kind"] == "fleet" && event["state"] == "name_refused"), "{events:#?}");
     assert_eq!(operator.must(&["status", "--json"]), "");
     assert_eq!(operator.must(&["bundle", "list", "--json"]), "");
+}
+
+fn is_good(line: &serde_json::Value) -> bool {
+    line["result"] == "unchanged" || line["result"] == "changed"
 }
 
 /// Reads what is not meant for the host, with all that its credentials permit.
@@ -178,7 +207,7 @@ fn roles() {
         "web1",
         "channel = \"web\"\nallow = [\"check\", \"diff\", \"apply\"]\nroles = [\"eu\"]",
     );
-    operator.until(&["hosts", "--json"], |lines| lines.len() == 1 && lines[0]["result"] == "unchanged");
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 1 && is_good(&lines[0]));
     operator.publish("site", "1", "port 80");
     operator.root.write("data.toml", "port = 80\n");
     let data = path(&operator, "data.toml");
@@ -194,6 +223,12 @@ fn roles() {
     assert!(operator.must(&["hosts"]).contains("web1"));
     operator.must(&["events"]);
     operator.must(&["run", "--hosts", "true", "check"]);
+    operator.until(&["registry", "query", "--json"], |lines| lines.len() == 1);
+    let service = ["--cluster", "eu", "--service", "db", "--protocol", "pg", "--address", "db1"];
+    let add = [&["registry", "add", "--port", "1"], &service[..]].concat();
+    refused(&operator, &add);
+    refused(&operator, &["registry", "remove", "--cluster", "eu"]);
+    let mut watch = operator.background(&["registry", "watch"]);
     refused(&operator, &["run", "--hosts", "true", "apply"]);
     refused(&operator, &["rollout", "preview", "web", "site"]);
     refused(&operator, &["data", "set", "common", &data]);
@@ -201,6 +236,9 @@ fn roles() {
     let operator = become_user(operator, "rob");
     operator.must(&["run", "--hosts", "true", "apply"]);
     operator.must(&["rollout", "preview", "web", "site"]);
+    watch.kill();
+    operator.must(&add);
+    operator.must(&[&["registry", "remove"], &service[..]].concat());
     operator.must(&["data", "set", "common", &data]);
     assert_eq!(operator.must(&["data", "get", "common"]), "port = 80\n");
     let bundle = operator.publish("site", "1", "port 80");

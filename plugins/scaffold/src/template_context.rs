@@ -64,6 +64,8 @@ pub(crate) enum TemplateContextError {
     Outside(String),
     #[error("{0} and {1} both write {2}")]
     WrittenTwice(String, String, String),
+    #[error("registrations takes cluster, protocol, service and address, each a name or \"*\"")]
+    Registrations,
     #[error("there is no language {0}")]
     NoLanguage(String),
 }
@@ -142,6 +144,14 @@ impl TemplateContext {
             data.open("", data.sealed())
         };
         self.data.get_or_init(open).as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the services in the registry of the fleet with these values of cluster, protocol, service and address.
+    pub(crate) fn registrations(&self, wanted: &[&str]) -> Result<Value, TemplateContextError> {
+        if wanted.len() > 4 {
+            return Err(TemplateContextError::Registrations);
+        }
+        Ok(Value::Array(self.knowledge.registrations(wanted)?))
     }
 
     /// Returns the text of a file below the source directory, or at an absolute path.

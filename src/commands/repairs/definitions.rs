@@ -4,7 +4,7 @@ use crate::discovery::inventory::Inventory;
 use crate::entities::{Entity, Source};
 use crate::host::root::Root;
 use bstr::ByteSlice;
-use holo_facts::is_template;
+use holo_facts::{REGISTRY_SNAPSHOT, is_template};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -105,8 +105,9 @@ impl Parts {
 
 /// What any definition may depend on in `/etc/holo`: data and facts. The configuration of the agent is not among it.
 pub(in crate::commands) const OWN_DIRECTORIES: [&str; 2] = ["etc/holo/data", "etc/holo/facts.d"];
-/// The same, as files: the settings of the engine, and the key by which data are decrypted.
-pub(in crate::commands) const OWN_FILES: [&str; 2] = ["etc/holo/engine.toml", "etc/holo/age.key"];
+/// The same, as files: the settings of the engine, the key by which data are decrypted, and the services that are registered
+/// with the fleet.
+pub(in crate::commands) const OWN_FILES: [&str; 3] = ["etc/holo/engine.toml", "etc/holo/age.key", REGISTRY_SNAPSHOT];
 
 /// Returns a hash of the inputs that any definition may depend on: configuration, data, facts and plugins.
 fn common_inputs(root: &Root) -> u64 {

@@ -3,6 +3,7 @@
 use super::Knowledge;
 use crate::data::{Data, Origin};
 use crate::key;
+use crate::registry::Services;
 use crate::template::{Templates, escape_in_strings, failed};
 use holo_definitions::{LocatedError, Rendered};
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde};
@@ -19,7 +20,7 @@ pub(super) fn of_facts(knowledge: &Knowledge) -> Templates {
     Templates::new().with_table("facts", move || Ok(Value::from(Serde(knowledge.facts().value()))))
 }
 
-/// Returns templates with `facts`, `data` and `lookup` in scope.
+/// Returns templates with `facts`, `data`, `lookup` and `registrations` in scope.
 pub(super) fn of_all(knowledge: &Knowledge) -> Templates {
     let table = {
         let knowledge = knowledge.clone();
@@ -30,7 +31,15 @@ pub(super) fn of_all(knowledge: &Knowledge) -> Templates {
     };
     let knowledge_of_lookup = knowledge.clone();
     let lookup = move |key: &str| look_up(&knowledge_of_lookup, key);
-    of_facts(knowledge).with_table("data", table).with_lookup(lookup)
+    of_facts(knowledge).with_table("data", table).with_lookup(lookup).with_registrations(registrations_of(knowledge))
+}
+
+fn registrations_of(knowledge: &Knowledge) -> impl Fn(&[&str]) -> Result<Value, Error> + use<> {
+    let knowledge = knowledge.clone();
+    move |wanted| {
+        let services = knowledge.registrations(wanted).map_err(|error| failed(&error))?;
+        Ok(Value::from_object(Services(services)))
+    }
 }
 
 fn look_up(knowledge: &Knowledge, key: &str) -> Result<Option<Value>, Error> {
@@ -194,6 +203,7 @@ impl Knowledge {
             }
         };
         let templates = of_facts(self).leniently().with_table("data", table).with_lookup(lookup);
+        let templates = templates.with_registrations(registrations_of(self));
         let _ = templates.render("template", template, &Map::new());
         let read = keys.0.lock().unwrap_or_else(PoisonError::into_inner);
         let origins = read.iter().flat_map(|key| data.explain(Some(key)).unwrap_or_default());

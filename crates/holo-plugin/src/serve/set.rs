@@ -5,6 +5,7 @@ use crate::index::{Table, define_index};
 use crate::serve::{applied_messages, foresee, send, verdict_messages};
 use crate::{Applied, Entity, ForceTo, Host, Output, SetAnswers, Sink, Verdict};
 use bstr::BString;
+use holo_facts::REGISTRY_SNAPSHOT;
 use holo_protocol::session::{Outcome, Stream};
 use holo_protocol::{Message, Progress, Sent, Witness};
 use std::collections::HashMap;
@@ -54,7 +55,11 @@ impl<E: Entity, W> EntitySet<'_, E, W> {
 
     /// Returns messages with the parts of an entity, if they are requested.
     fn parts(&self, entity: &E) -> impl Iterator<Item = Message> + use<E, W> {
-        let parts = if self.watches { entity.parts(self.host) } else { Vec::new() };
+        let mut parts = if self.watches { entity.parts(self.host) } else { Vec::new() };
+        // Which of the entities has read it is not known, and it concerns all as little as facts do.
+        if self.watches && self.host.knowledge().reads_registry() {
+            parts.push(format!("/{REGISTRY_SNAPSHOT}").into());
+        }
         parts.into_iter().filter(|path| !path.contains(&b'\n')).map(Message::Part)
     }
 }

@@ -45,6 +45,11 @@ fn files(root: &Path) {
     ] {
         fs::write(root.join(name), text).unwrap();
     }
+    let service = |service: &str, address: &str| json!({ "cluster": "eu", "service": service, "protocol": "http", "address": address, "port": 80, "host": "h" });
+    let services = json!([service("db", "10.0.0.3"), service("web", "10.0.0.1"), service("web", "10.0.0.2")]);
+    let snapshot = root.join(holo_plugin::facts::REGISTRY_SNAPSHOT);
+    fs::create_dir_all(snapshot.parent().unwrap()).unwrap();
+    fs::write(snapshot, services.to_string()).unwrap();
 }
 
 fn context(root: &Path) -> Arc<TemplateContext> {
@@ -111,6 +116,26 @@ fn go() {
             ("{{ .data.text }}", "{{ .data.name }}[[ data.name ]]"),
         ],
     );
+}
+
+#[test]
+fn registrations_are_the_same_in_all_languages() {
+    let all = "eu 10.0.0.1:80,eu 10.0.0.2:80,";
+    let jinja =
+        "{% for s in registrations('eu', '*', 'web', '*') %}{{ s.cluster }} {{ s.address }}:{{ s.port }},{% endfor %}";
+    becomes("jinja", &[(jinja, all)]);
+    let go = "{{ range registrations \"eu\" \"*\" \"web\" \"*\" }}{{ .cluster }} {{ .address }}:{{ .port }},{{ end }}";
+    becomes("go", &[(go, all), ("{{ len (registrations) }}", "3"), ("{{ len (registrations \"us\") }}", "0")]);
+    let jet = "[[ range i, s := registrations(\"eu\", \"*\", \"web\", \"*\") ]][[ s.cluster ]] [[ s.address ]]:[[ s.port ]],[[ end ]]";
+    becomes("jet", &[(jet, all), ("[[ len(registrations()) ]]", "3")]);
+    let rendered = render("jinja", "{{ registrations('*', '*', 'db').prometheus_file_sd }}").unwrap();
+    let targets: Value = serde_json::from_str(&rendered).unwrap();
+    assert_eq!(targets[0]["targets"], json!(["10.0.0.3:80"]));
+    becomes("go", &[("{{ registrations \"*\" \"*\" \"db\" | prometheus_file_sd }}", rendered.as_str())]);
+    becomes("jet", &[("[[ registrations(\"*\", \"*\", \"db\").prometheus_file_sd ]]", rendered.as_str())]);
+    fails("jinja", &[("{{ registrations(1) }}", "registrations takes cluster, protocol, service and address")]);
+    fails("go", &[("{{ registrations \"\" \"\" \"\" \"\" \"\" }}", "registrations takes cluster, protocol")]);
+    fails("jet", &[("[[ registrations(1) ]]", "a name is a string")]);
 }
 
 #[test]

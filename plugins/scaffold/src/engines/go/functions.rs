@@ -4,6 +4,7 @@ use super::sprig::{self, Arguments};
 use super::{Place, Templates, limits, values};
 use crate::template_context::{Dot, TemplateContextError};
 use gotmpl::{TemplateError, Value, ValueFunc};
+use holo_plugin::facts::prometheus_file_sd;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
@@ -15,7 +16,8 @@ const BUILT_IN: [&str; 19] = [
 ];
 
 /// The functions that all engines provide.
-const COMMON: [&str; 6] = ["lookup", "readFile", "file", "render", "write", "jet"];
+const COMMON: [&str; 8] =
+    ["lookup", "readFile", "file", "render", "write", "jet", "registrations", "prometheus_file_sd"];
 
 /// Returns true if there is a function of this name.
 pub(super) fn is_known(name: &str) -> bool {
@@ -122,6 +124,18 @@ fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, Va
             Ok(Value::String(templates.context.read_file(arguments.text(0)?)?.into()))
         });
     }
+    add("registrations", |templates, _, arguments| {
+        let wanted = (0..arguments.values.len()).map(|index| arguments.text(index)).collect::<Result<Vec<_>, _>>()?;
+        Ok(values::of_json(&templates.context.registrations(&wanted)?))
+    });
+    // Lists have no fields.
+    add("prometheus_file_sd", |_, _, arguments| {
+        arguments.exactly(1)?;
+        let services = values::to_json(arguments.value(0)?);
+        let services = services.as_ref().and_then(|services| services.as_array());
+        let services = services.ok_or_else(|| arguments.error("takes a list of registrations"))?;
+        Ok(Value::String(prometheus_file_sd(services).into()))
+    });
     add("render", |templates, _, arguments| {
         arguments.between(1, 2)?;
         let path = arguments.text(0)?;

@@ -4,6 +4,7 @@ use super::values::{self, Expression, Names, Node, Operator};
 use super::{EvalError, Jets, SUFFIXES, TemplateError};
 use crate::engines::{MAX_RESULT, MAX_STEPS, result_too_large, too_many_steps};
 use crate::template_context::{Dot, TemplateContextError};
+use holo_plugin::facts::prometheus_file_sd;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -216,7 +217,10 @@ impl<'a> Rendering<'a> {
             },
             Expression::Field(of, name) => match self.item(of, dot)? {
                 Item::Root => Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?)),
-                Item::Value(value) => Item::Value(child(value, |value| value.get(name)).ok_or_else(undefined)?),
+                Item::Value(value) => match value.as_array().filter(|_| name == "prometheus_file_sd") {
+                    Some(services) => Item::owned(prometheus_file_sd(services).into()),
+                    None => Item::Value(child(value, |value| value.get(name)).ok_or_else(undefined)?),
+                },
             },
             Expression::Index(of, index) => {
                 let index = self.value(index, dot)?;
@@ -273,6 +277,12 @@ impl<'a> Rendering<'a> {
                 return Ok(Item::owned("".into()));
             }
             ("write", _) => return Err("write wants a path and its content".into()),
+            ("registrations", wanted) => {
+                let wanted = wanted.iter().map(|wanted| self.text_of("a name", wanted, dot));
+                let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+                let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+                return Ok(Item::owned(context.registrations(&wanted)?));
+            }
             ("readFile" | "file", [path]) => {
                 return Ok(Item::owned(context.read_file(&self.text_of("the path", path, dot)?)?.into()));
             }

@@ -148,8 +148,8 @@ pub(super) fn operand(words: &mut Words) -> Result<Expression, TemplateError> {
     }
 }
 
-const ALL: &str = "file, hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, readFile, render, replace, split, template, \
-                   trimSpace, unsafe, upper, write";
+const ALL: &str = "file, hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, readFile, registrations, render, replace, \
+                   split, template, trimSpace, unsafe, upper, write";
 
 /// Returns the kind of a value, for error messages.
 pub(super) fn kind(value: &Value) -> &'static str {
