@@ -208,7 +208,11 @@ fn roles() {
         "channel = \"web\"\nallow = [\"check\", \"diff\", \"apply\"]\nroles = [\"eu\"]",
     );
     operator.until(&["hosts", "--json"], |lines| lines.len() == 1 && is_good(&lines[0]));
-    operator.publish("site", "1", "port 80");
+    // The host has a configuration of its own.
+    operator.root.write("srv/site/holo-bundle.toml", "name = \"site\"\nversion = \"1\"\n");
+    let definition = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n";
+    operator.root.write("srv/site/usr/share/holo/files/20-app.toml", definition);
+    let bundle = operator.publish_folder("srv/site", "site", "1");
     operator.root.write("data.toml", "port = 80\n");
     let data = path(&operator, "data.toml");
     let refused = |operator: &Operator, arguments: &[&str]| {
@@ -235,13 +239,12 @@ fn roles() {
     refused(&operator, &["hosts", "remove", "web1"]);
     let operator = become_user(operator, "rob");
     operator.must(&["run", "--hosts", "true", "apply"]);
-    operator.must(&["rollout", "preview", "web", "site"]);
+    assert!(operator.must(&["rollout", "preview", "web", "site"]).contains("would make"));
     watch.kill();
     operator.must(&add);
     operator.must(&[&["registry", "remove"], &service[..]].concat());
     operator.must(&["data", "set", "common", &data]);
     assert_eq!(operator.must(&["data", "get", "common"]), "port = 80\n");
-    let bundle = operator.publish("site", "1", "port 80");
     operator.must(&["rollout", "start", "web", &bundle, "--waves", "100%", "--soak", "0s", "--follow"]);
     let listed = operator.json(&["data", "list", "--json"]);
     assert_eq!((&listed[0]["layer"], &listed[0]["bytes"]), (&json!("common"), &json!(10)));
