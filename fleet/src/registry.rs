@@ -246,7 +246,8 @@ impl Table {
 
     /// Refuses an entry for which there is no room.
     fn admit(&self, key: &str, entry: Entry, size: usize) -> Result<Entry, FleetError> {
-        if self.size + size > MAX_ALL {
+        let before = self.entries.get(key).map_or(0, |lasting| lasting.size);
+        if self.size - before + size > MAX_ALL {
             return Err(FleetError(format!("all entries together exceed {} MiB", MAX_ALL >> 20)));
         }
         let of_host = || self.entries.values().filter(|other| other.entry.host == entry.host).count();
