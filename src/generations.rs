@@ -8,6 +8,8 @@
 //! `inputs` finds the current inputs, and `recording` makes a generation of them, concurrently with the run. It does not read files whose
 //! stamps are those in the last generation. `store` reads and removes generations.
 //!
+//! `future` copies the current inputs with changes that were not made, for `holo check --with` and `--without`.
+//!
 //! `values` are reported by entities about the states that they were in, such as versions of packages, and are given
 //! back to plugins in a rollback.
 //!

@@ -1,6 +1,6 @@
 //! `holo-fleet rollout`, `rollback`, `promote` and `log`.
 
-use super::run::{Question, period};
+use super::run::Question;
 use crate::channel::{Channel, Seen, rank, select};
 use crate::controller::{self, Controller, LOOK};
 use crate::error::FleetError;
@@ -13,12 +13,10 @@ use crate::rollout::{Plan, Progress, Rank, Share, State, Tally};
 use crate::session::{Session, print, print_columns, print_json};
 use crate::store::{CHANNELS, Kept, Store};
 use clap::{Args, Subcommand};
-use holo_definitions::readers;
+use holo_definitions::duration;
 use holo_process::streams;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::Error as ValueError;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -69,7 +67,7 @@ pub(crate) struct Preview {
     #[arg(long, value_name = "EXPR")]
     hosts: Option<String>,
     /// The time to wait for answers
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = period)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     deadline: Duration,
     /// Write JSON
     #[arg(long)]
@@ -86,13 +84,13 @@ pub(crate) struct How {
     #[arg(long, value_name = "EXPR")]
     first: Option<String>,
     /// The time for which the hosts of a wave must be well
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
     soak: Duration,
     /// The number or percentage of hosts that may fail
     #[arg(long, value_name = "SHARE", default_value = "2%")]
     max_failed: Share,
     /// The time without a report after which a host is silent
-    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration::parse)]
     silent_after: Duration,
     /// Return to the previous bundle instead of halting
     #[arg(long)]
@@ -203,13 +201,6 @@ async fn preview(arguments: &Preview, session: &Session) -> Result<ExitCode, Fle
     };
     // As for `holo check`, which ends with 3 if something is pending.
     question.put(&selected, session, |code| code == 0 || code == 3).await
-}
-
-fn duration(text: &str) -> Result<Duration, ValueError> {
-    if text == "0" || text == "0s" {
-        return Ok(Duration::ZERO);
-    }
-    readers::interval(text.into_deserializer()).map(Option::unwrap_or_default)
 }
 
 pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCode, FleetError> {

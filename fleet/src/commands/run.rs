@@ -7,10 +7,8 @@ use crate::host::requests::{Answer, Request, name, subject};
 use crate::session::{Session, print, print_json};
 use clap::Args;
 use futures_util::StreamExt;
-use holo_definitions::readers;
+use holo_definitions::duration;
 use holo_process::streams;
-use serde::de::IntoDeserializer;
-use serde::de::value::Error as ValueError;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,15 +27,11 @@ pub(crate) struct Arguments {
     #[arg(value_name = "SELECTOR")]
     selectors: Vec<String>,
     /// The time to wait for answers
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = period)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     deadline: Duration,
     /// Write JSON
     #[arg(long)]
     json: bool,
-}
-
-pub(super) fn period(text: &str) -> Result<Duration, ValueError> {
-    readers::interval(text.into_deserializer()).map(Option::unwrap_or_default)
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {

@@ -370,6 +370,16 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_page_lists_what_is_left_out() {
+        let page = include_str!("../../../../man/holo-adopt.8");
+        let section = page.split("\n.Ss ").find(|section| section.starts_with("Files that are left out")).unwrap();
+        let listed = section.lines().filter_map(|line| Some(line.strip_prefix(".Pa ")?.trim_end_matches(" ,")));
+        let listed: Vec<&str> = listed.filter(|path| *path != "/etc/holo/adopt.toml").collect();
+        let shown = PATTERNS.iter().filter(|(reason, _)| *reason != SILENT).flat_map(|(_, patterns)| *patterns);
+        assert_eq!(listed, shown.copied().collect::<Vec<_>>());
+    }
+
+    #[test]
     fn installed_files_of_holo_are_excluded() {
         let exclusions = exclusions(Vec::new());
         let contents = include_str!("../../../../packaging/contents").lines().filter(|line| !line.starts_with('#'));
