@@ -247,12 +247,18 @@ pub(crate) fn is_list(key: &str) -> bool {
     RULES.iter().any(|(name, rule)| *name == key && matches!(rule, Rule::Edge | Rule::List))
 }
 
-/// Splits a table into the keys of its type and the common keys.
-pub(crate) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
+/// Splits a table into the keys of its type and the common keys. Those in `strings` belong to the type if their value is
+/// a string.
+pub(crate) fn split<'s>(
+    table: Option<Spanned<DeTable<'s>>>,
+    strings: &[&str],
+) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
     let whole = table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
     let span = whole.span();
-    let (common, own): (DeTable<'s>, DeTable<'s>) =
-        whole.into_inner().into_iter().partition(|(key, _)| NAMES.contains(&&**key.get_ref()));
+    let (common, own): (DeTable<'s>, DeTable<'s>) = whole.into_inner().into_iter().partition(|(key, value)| {
+        let key = &**key.get_ref();
+        NAMES.contains(&key) && !(strings.contains(&key) && value.get_ref().is_str())
+    });
     (Spanned::new(span.clone(), own), Spanned::new(span, common))
 }
 

@@ -19,6 +19,8 @@ pub trait Definition: DeserializeOwned {
     const KEY: &'static str = "name";
     /// Keys, in addition to the common ones, whose lists are united when a definition is stacked from several files.
     const UNITED: &'static [&'static str] = &[];
+    /// Names of common keys that are keys of this type if their value is a string.
+    const STRINGS: &'static [&'static str] = &[];
     /// Keys whose values are never shown, so that they may be sensitive.
     const SECRETS: &'static [&'static str] = &[];
 

@@ -23,10 +23,21 @@ where
 }
 
 /// Returns the schema of a type's tables, including the common keys.
+///
+/// # Panics
+/// If the type has a key with the name of a common one, and has not declared it in [`Definition::STRINGS`].
 #[must_use]
 pub fn table_schema<D: Definition + JsonSchema>() -> Value {
     let mut whole = schemars::schema_for!(D).to_value();
-    add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
+    let mut common = schemars::schema_for!(CommonKeys).to_value();
+    let own = whole.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    for (key, both) in common.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+        if let Some(own) = own.get(key) {
+            assert!(D::STRINGS.contains(&&**key), "{key} of [[{}]] is a common key, too", D::TABLE);
+            *both = json!({ "anyOf": [own, both.take()] });
+        }
+    }
+    add_definitions(&mut whole, "properties", common);
     whole
 }
 

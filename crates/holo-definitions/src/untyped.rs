@@ -180,7 +180,7 @@ fn finish(
     let id = format!("{table}:{name}");
     let files = stack.files.iter().map(|&index| sources.path(index).display().to_string()).collect();
     let mut wrong: Vec<Problem> = std::mem::take(&mut stack.problems);
-    let (mut own, mut common) = common::split(stack.take_table());
+    let (mut own, mut common) = common::split(stack.take_table(), &[]);
     hidden::refuse(&mut common, sources, &mut wrong);
     let hidden_values = hidden::hidden_values(own.get_ref(), sources);
     let keys = read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);

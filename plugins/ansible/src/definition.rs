@@ -233,6 +233,7 @@ impl Definition for Task {
     const TABLE: &'static str = "task";
     const ENTITY_TYPE: &'static str = "ansible";
     const UNITED: &'static [&'static str] = &["send", "sensitive"];
+    const STRINGS: &'static [&'static str] = &["register"];
 
     fn doubts(&self) -> Vec<Invalid> {
         let is_given = |name: &str| {

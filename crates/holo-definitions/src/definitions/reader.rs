@@ -30,6 +30,7 @@ pub struct TableType {
     key: &'static str,
     entity_type: &'static str,
     self_contained: &'static [&'static str],
+    strings: &'static [&'static str],
     named: Named,
 }
 
@@ -46,6 +47,7 @@ impl TableType {
             key: D::KEY,
             entity_type: D::ENTITY_TYPE,
             self_contained: D::SELF_CONTAINED,
+            strings: D::STRINGS,
             named: named::<D>,
         }
     }
@@ -59,6 +61,7 @@ impl TableType {
 
     fn role(&self, key: &str) -> Role {
         match key {
+            _ if self.strings.contains(&key) => Role::Other,
             _ if !self.self_contained.contains(&key) && !common::is_self_contained(key) => Role::Other,
             _ if key == self.key => Role::Name,
             _ => Role::SelfContained,
@@ -309,7 +312,7 @@ impl<'c> Reader<'c> {
     ) -> Option<Defined<D>> {
         let paths = stack.files.iter().map(|&index| sources.path(index)).collect();
         let mut wrong = std::mem::take(&mut stack.problems);
-        let (own, mut common) = common::split(stack.take_table());
+        let (own, mut common) = common::split(stack.take_table(), D::STRINGS);
         let whole = own.span();
         hidden::refuse(&mut common, sources, &mut wrong);
         let hidden_values = hidden::hidden_values(own.get_ref(), sources);
