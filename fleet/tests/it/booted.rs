@@ -56,7 +56,7 @@ name = "little-web-server"
 enable = true
 requires = ["package:little-web-server"]
 subscribes = ["file:/etc/little.conf"]
-health_check = [{ http = "http://127.0.0.1:{{ data.port }}/" }]
+health_check = [{ http = "http://127.0.0.1:{{ data.port }}/", tries = 10 }]
 "#;
 
 struct Machine {
@@ -160,7 +160,7 @@ fn three_machines() {
     // The network of one machine is cut in the middle of a rollout, and it repairs itself meanwhile.
     machines[2].link.set(Condition::Cut);
     let third = publish(&operator, "3", "three");
-    let run = rollout(&third, &["--waves", "100%", "--silent-after", "5s", "--max-failed", "1"]);
+    let run = rollout(&third, &["--waves", "100%", "--silent-after", "20s", "--max-failed", "1"]);
     assert!(run.success(), "{run}");
     machines[..2].iter().for_each(|machine| machine.until_page("three\n"));
     machines[2].system.must("systemctl stop little-web-server");

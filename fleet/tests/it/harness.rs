@@ -225,7 +225,8 @@ impl Operator {
     pub(crate) fn new(server: &Server) -> Operator {
         // The check of a bundle finds holo there, and its plugins beside it.
         let path = format!("{}:{}", directory().unwrap().display(), std::env::var("PATH").unwrap());
-        let root = ScratchRoot::new().env("PATH", path).dir("etc/holo").dir("root/.ssh");
+        // Rollouts that are followed last long on a busy machine.
+        let root = ScratchRoot::new().time_limit(PATIENCE).env("PATH", path).dir("etc/holo").dir("root/.ssh");
         let root =
             root.file("etc/holo/fleet.toml", format!("url = \"{}\"\nsigning_key = \"/root/.ssh/id\"\n", server.url()));
         let operator = Operator { root };
