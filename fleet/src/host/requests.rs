@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) bundle: Option<BundleId>,
 }
 
-/// What hosts can be asked for, which is also a part of the subject: an operation, or a preview.
+/// The part of the subject with which a host is asked for a preview of a bundle.
 pub(crate) const PREVIEW: &str = "preview";
 
 /// What a host answers.
@@ -79,29 +79,37 @@ pub(super) fn answer(store: &Store, config: &HostConfig, root: &Root, request: M
     let (store, config, root) = (store.clone(), config.clone(), root.clone());
     tokio::spawn(async move {
         let Some(reply) = request.reply.clone() else { return };
-        let mut answer = meet(&store, &config, root, &request).await.unwrap_or_else(|error| Answer {
+        let answer = meet(&store, &config, root, &request).await.unwrap_or_else(|error| Answer {
             host: config.host.to_string(),
             exit_code: None,
             output: String::new(),
             error: Some(error.to_string()),
         });
-        // Some characters need several bytes in JSON, and a message has a maximum size.
-        let text = loop {
-            let Ok(text) = serde_json::to_vec(&answer) else { return };
-            if text.len() <= MAX_ANSWER {
-                break text;
-            }
-            let half = answer.output.len() / 2;
-            cut(&mut answer.output, half);
-        };
+        let Some(text) = encode(answer) else { return };
         let _ = store.client.publish(reply, text.into()).await;
     });
 }
 
-/// Shortens an output.
-fn cut(output: &mut String, length: usize) {
-    output.truncate((0..=length).rev().find(|end| output.is_char_boundary(*end)).unwrap_or_default());
-    output.push_str("\n… (cut)\n");
+/// Encodes an answer. What is too long for a message is cut: some characters need several bytes in JSON, and a bundle may
+/// be refused because of very many files.
+fn encode(mut answer: Answer) -> Option<Vec<u8>> {
+    let mut limit = MAX_OUTPUT;
+    loop {
+        let text = serde_json::to_vec(&answer).ok()?;
+        if text.len() <= MAX_ANSWER {
+            return Some(text);
+        }
+        limit /= 2;
+        [&mut answer.output].into_iter().chain(&mut answer.error).for_each(|text| cut(text, limit));
+    }
+}
+
+/// Shortens a text that is longer than this number of bytes.
+fn cut(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        text.truncate((0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default());
+        text.push_str("\n… (cut)\n");
+    }
 }
 
 async fn meet(store: &Store, config: &HostConfig, root: Root, request: &Message) -> Result<Answer, FleetError> {
@@ -117,7 +125,8 @@ async fn meet(store: &Store, config: &HostConfig, root: Root, request: &Message)
     let Request { selectors, bundle } = serde_json::from_slice(&request.payload).map_err(no_request)?;
     let mut arguments: Vec<OsString> = vec![if is_preview { "check" } else { asked }.into()];
     let mut previewed = None;
-    if let Some(bundle) = bundle.filter(|_| is_preview) {
+    if is_preview {
+        let bundle = bundle.ok_or_else(|| FleetError("a preview of no bundle".to_owned()))?;
         let signers = Signers::new(root.allowed_signers());
         let fetched = fetch(&bundle, store, &signers, config.allow_unsigned, &mut Fetched::default()).await;
         previewed = Some(fetched.map_err(|(Failure::Fetch(error) | Failure::Refuse(error))| error)?);
@@ -156,9 +165,7 @@ fn run(root: &Root, host: String, arguments: Vec<OsString>, selectors: Vec<Strin
     holo.args(arguments).arg("--").args(selectors).timeout(LIMIT).plain_locale();
     let output = holo.output().map_err(|error| FleetError(error.to_string()))?;
     let mut text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    if text.len() > MAX_OUTPUT {
-        cut(&mut text, MAX_OUTPUT);
-    }
+    cut(&mut text, MAX_OUTPUT);
     let error = output.ended.timed_out.map(|limit| format!("not done within {limit:?}"));
     Ok(Answer { host, exit_code: output.ended.code(), output: text, error })
 }
@@ -174,4 +181,24 @@ fn program(root: &Root) -> OsString {
         holo_definitions::read_document::<AgentFile>(&root.agent_config()).ok().flatten().unwrap_or_default();
     let beside = || Some(std::env::current_exe().ok()?.with_file_name("holo")).filter(|path| path.exists());
     configured.holo.or_else(beside).map_or_else(|| "holo".into(), Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_answers_fit_into_a_message() {
+        let texts = ["\u{1}".repeat(MAX_OUTPUT), "ü".repeat(MAX_ANSWER), String::new()];
+        for (output, error) in texts.iter().flat_map(|one| texts.iter().map(move |other| (one, other))) {
+            let (host, exit_code) = ("web1".to_owned(), Some(0));
+            let answer = Answer { host, exit_code, output: output.clone(), error: Some(error.clone()) };
+            let text = encode(answer).unwrap();
+            let answer: Answer = serde_json::from_slice(&text).unwrap();
+            assert!(text.len() <= MAX_ANSWER);
+            for (sent, whole) in [(answer.output, output), (answer.error.unwrap(), error)] {
+                assert!(sent == *whole || sent.ends_with("(cut)\n"), "{}", sent.len());
+            }
+        }
+    }
 }
