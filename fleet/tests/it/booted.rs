@@ -1,6 +1,6 @@
 //! Machines with systemd and apt, from the package of a web server to a rollout that fails.
 
-use crate::harness::{NEEDS, Operator, PATIENCE, Server, free_port};
+use crate::harness::{NEEDS, Operator, PATIENCE, Server, free_port, prepared};
 use crate::link::{Condition, Link};
 use holo_testing::binaries::built;
 use holo_testing::overlay::NEEDS_TO_BOOT;
@@ -131,9 +131,7 @@ fn publish(operator: &Operator, version: &str, page: &str) -> String {
 }
 
 fn three_machines() {
-    let mut server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (mut server, operator) = prepared();
     let machines = ["web1", "web2", "web3"].map(|name| Machine::boot(name, &server, &operator));
     operator.until(&["hosts", "--json"], |lines| lines.len() == 3);
     let rollout = |bundle: &str, more: &[&str]| {

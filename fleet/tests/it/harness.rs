@@ -216,6 +216,14 @@ fn end(mut process: Process, signal: Signal) -> Option<Status> {
     status
 }
 
+/// Starts a server, and prepares it.
+pub(crate) fn prepared() -> (Server, Operator) {
+    let server = Server::start();
+    let operator = Operator::new(&server);
+    operator.must(&["init"]);
+    (server, operator)
+}
+
 /// An operator, with a key that signs.
 pub(crate) struct Operator {
     pub(crate) root: ScratchRoot,

@@ -1,6 +1,6 @@
 //! `holo-fleet report`: the page shows channels and hosts, and no browser interprets what hosts say.
 
-use crate::harness::{NATS, Operator, Server, as_server, put};
+use crate::harness::{NATS, Server, as_server, prepared, put};
 use futures_util::future::join_all;
 use holo_testing::require::{HTML_VALIDATE, trial_of};
 use holo_testing::{Need, page_is_valid};
@@ -16,13 +16,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a page shows channels and hosts", &needs, shown),
         trial_of("a page of 1000 hosts is made within a second", &needs, thousand),
     ]
-}
-
-fn prepared() -> (Server, Operator) {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
-    (server, operator)
 }
 
 /// Stores the reports of hosts, by the names of their keys.

@@ -1,6 +1,6 @@
 //! Servers that go away and come back, and those that are not to be trusted.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, as_server, put};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, as_server, prepared, put};
 use crate::link::{Condition, Link};
 use async_nats::jetstream::Context;
 use holo_testing::random::Random;
@@ -131,9 +131,7 @@ fn noise(bytes: usize) -> String {
 
 /// Each connection lasts for less time than the bundle needs.
 fn slow_link() {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (server, operator) = prepared();
     let link = Link::to(&server.url());
     let mut host = Host::start_at(&format!("{:?}", link.url()), &operator, "web1", "channel = \"web\"");
     operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
@@ -181,9 +179,7 @@ fn cut_link() {
 }
 
 fn wrong_clocks() {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (server, operator) = prepared();
     let host = |name: &str| Host::start(&server, &operator, name, "channel = \"web\"");
     let mut hosts = ["past", "future", "present"].map(host);
     hosts[0].set_clock("-400d");

@@ -1,6 +1,6 @@
 //! Tests of the registry: services that come, become sick, are lost and go, and those who follow them.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, prepared};
 use holo_testing::binaries::built;
 use holo_testing::require::trial_of;
 use holo_testing::{Need, ScratchRoot};
@@ -62,9 +62,7 @@ fn with_balancer(root: ScratchRoot) -> ScratchRoot {
 }
 
 fn balancer() {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (server, operator) = prepared();
     let mut lb = Host::with_files(&server, &operator, "lb", "", with_balancer);
     lb.until_file("srv/app/lb.conf", "\n");
     let one = Host::with_files(&server, &operator, "web1", "", |root| {
@@ -141,9 +139,7 @@ fn promtool(lb: &mut Host) {
 }
 
 fn lost_server() {
-    let mut server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (mut server, operator) = prepared();
     let mut lb = Host::with_files(&server, &operator, "lb", "", with_balancer);
     let _two = web(&server, &operator, 2);
     lb.until_file("srv/app/lb.conf", "10.0.0.2:80 \n");
@@ -162,9 +158,7 @@ fn lost_server() {
 }
 
 fn commands() {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
+    let (_server, operator) = prepared();
     let service = ["--cluster", "eu", "--service", "db", "--protocol", "pg"];
     let add = |address: &str, more: &[&str]| {
         let arguments = [&["registry", "add"], &service[..], &["--address", address, "--port", "5432"], more].concat();

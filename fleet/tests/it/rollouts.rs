@@ -1,6 +1,6 @@
 //! Rollouts, from an empty server to files on hosts.
 
-use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, free_port, get};
+use crate::harness::{Host, NATS, NEEDS, Operator, PATIENCE, Server, free_port, get, prepared};
 use holo_process::Program;
 use holo_testing::Need;
 use holo_testing::ScratchRoot;
@@ -27,13 +27,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("metrics of a controller are as promtool wants them", &WITH_PROMTOOL, metrics),
         trial_of("a controller that is killed is replaced, and a paused host is waited for", &NEEDS, takeover),
     ]
-}
-
-fn prepared() -> (Server, Operator) {
-    let server = Server::start();
-    let operator = Operator::new(&server);
-    operator.must(&["init"]);
-    (server, operator)
 }
 
 fn three_hosts() {
