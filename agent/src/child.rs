@@ -4,11 +4,10 @@ use crate::config::{Config, OnEdit};
 use crate::event::What;
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
-use holo_process::{Channel, Event, Process, Program, ProgramError, Status};
+use holo_process::{Channel, Event, Process, Program, ProgramError, Status, beside};
 use jiff::Timestamp;
 use rustix::pipe::{PIPE_BUF, PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -179,11 +178,10 @@ pub struct Holo {
 }
 
 impl Holo {
-    fn program(&self, task: &Task) -> OsString {
+    fn program(&self, task: &Task) -> PathBuf {
         let name = if *task == Task::Fleet { "holo-fleet" } else { "holo" };
         let configured = self.program.clone().filter(|_| *task != Task::Fleet);
-        let beside = || Some(std::env::current_exe().ok()?.with_file_name(name)).filter(|path| path.exists());
-        configured.or_else(beside).map_or_else(|| name.into(), Into::into)
+        configured.unwrap_or_else(|| beside(name))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::service::{Level, say};
 use crate::spool::Spool;
 use clap::{Args, Parser, Subcommand};
 use holo_definitions::readers;
-use holo_process::{Stream, streams};
+use holo_process::{Stream, become_program, beside, streams};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -155,17 +155,16 @@ fn check_config(paths: &Paths, arguments: &CheckConfig) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a text. A closed pipe is not an error.
 /// Becomes the program that knows the bundles of this host, beside this one or in `PATH`.
 fn ask_fleet(command: &[&str]) -> Outcome {
-    let beside = env::current_exe().ok().map(|program| program.with_file_name(FLEET)).filter(|path| path.exists());
-    let error = holo_process::become_program(beside.unwrap_or_else(|| FLEET.into()), &[&["host"], command].concat());
+    let error = become_program(beside(FLEET), &[&["host"], command].concat());
     if error.kind() == io::ErrorKind::NotFound {
         return Err(format!("{FLEET} is not installed; install it to use bundles").into());
     }
     Err(format!("{FLEET}: {error}").into())
 }
 
+/// Prints a text. A closed pipe is not an error.
 fn print(text: impl Display) -> io::Result<()> {
     match streams::write(Stream::Stdout, text.to_string().as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),

@@ -2,9 +2,11 @@
 
 use crate::event::{RunEvent, RunResult};
 use holo_events::{HealthState, Outcome};
-use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Gauge, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    register_gauge_vec_with_registry, register_gauge_with_registry, register_histogram_vec_with_registry,
+    register_int_counter_vec_with_registry, register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_int_gauge_with_registry,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,71 +43,63 @@ impl Metrics {
     /// # Errors
     /// If two metrics have the same name, or a name is invalid.
     pub fn new() -> prometheus::Result<Metrics> {
-        let info = IntGaugeVec::new(Opts::new("holo_agent_info", "The version of holo-agent."), &["version"])?;
-        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        let durations = HistogramOpts::new("holo_run_duration_seconds", "The time that whole runs took.");
+        let registry = Registry::new();
+        let all = &registry;
+        let gauge = |name: &str, help: &str| register_int_gauge_with_registry!(name, help, all);
+        let gauges = |name: &str, help: &str, label| register_int_gauge_vec_with_registry!(name, help, &[label], all);
+        let counter = |name: &str, help: &str| register_int_counter_with_registry!(name, help, all);
+        gauges("holo_agent_info", "The version of holo-agent.", "version")?
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
         let metrics = Metrics {
-            registry: Registry::new(),
-            runs: IntCounterVec::new(Opts::new("holo_runs_total", "Whole runs by result."), &["verb", "result"])?,
-            durations: HistogramVec::new(durations.buckets(DURATIONS.into()), &["verb"])?,
-            entities: IntGaugeVec::new(
-                Opts::new("holo_entities", "Entities of the last whole run by plugin and result."),
+            runs: register_int_counter_vec_with_registry!(
+                "holo_runs_total",
+                "Whole runs by result.",
+                &["verb", "result"],
+                all
+            )?,
+            durations: register_histogram_vec_with_registry!(
+                "holo_run_duration_seconds",
+                "The time that whole runs took.",
+                &["verb"],
+                DURATIONS.into(),
+                all
+            )?,
+            entities: register_int_gauge_vec_with_registry!(
+                "holo_entities",
+                "Entities of the last whole run by plugin and result.",
                 &["plugin", "result"],
+                all
             )?,
-            failed: IntGaugeVec::new(
-                Opts::new("holo_entity_failed", "1 for each entity that has failed and is not well again."),
-                &["entity"],
+            failed: gauges("holo_entity_failed", "1 for each entity that has failed and is not well again.", "entity")?,
+            health: gauges(
+                "holo_entity_health",
+                "The health of an entity: 0 ok, 1 warning, 2 critical, 3 unknown.",
+                "entity",
             )?,
-            health: IntGaugeVec::new(
-                Opts::new("holo_entity_health", "The health of an entity: 0 ok, 1 warning, 2 critical, 3 unknown."),
-                &["entity"],
-            )?,
-            refreshes_due: IntGauge::new(
+            refreshes_due: gauge(
                 "holo_refreshes_due",
                 "Entities that are to be refreshed, as of the end of the last run.",
             )?,
-            generation: IntGauge::new(
-                "holo_generation",
-                "The generation of the inputs of the last run, 0 if none are kept.",
-            )?,
-            drifts: IntCounter::new("holo_drift_events_total", "Entities that were found to have drifted.")?,
-            repairs: IntCounter::new("holo_repairs_total", "Entities that were brought back by a watch.")?,
-            last_good: Gauge::new(
+            generation: gauge("holo_generation", "The generation of the inputs of the last run, 0 if none are kept.")?,
+            drifts: counter("holo_drift_events_total", "Entities that were found to have drifted.")?,
+            repairs: counter("holo_repairs_total", "Entities that were brought back by a watch.")?,
+            last_good: register_gauge_with_registry!(
                 "holo_last_good_run_timestamp_seconds",
                 "The time at which the last whole run ended in which nothing failed or was refused.",
+                all
             )?,
-            last_run: GaugeVec::new(
-                Opts::new("holo_last_run_timestamp_seconds", "The time at which the last whole run ended."),
+            last_run: register_gauge_vec_with_registry!(
+                "holo_last_run_timestamp_seconds",
+                "The time at which the last whole run ended.",
                 &["verb"],
+                all
             )?,
-            watch_up: IntGauge::new(
-                "holo_watch_up",
-                "1 if holo watch has checked all entities, and waits for events.",
-            )?,
-            watching: IntGaugeVec::new(
-                Opts::new("holo_watching", "1 if holo watch runs, by what is done about drift."),
-                &["mode"],
-            )?,
-            paused: IntGauge::new("holo_agent_paused", "1 if the agent makes no changes, on request.")?,
+            watch_up: gauge("holo_watch_up", "1 if holo watch has checked all entities, and waits for events.")?,
+            watching: gauges("holo_watching", "1 if holo watch runs, by what is done about drift.", "mode")?,
+            paused: gauge("holo_agent_paused", "1 if the agent makes no changes, on request.")?,
+            registry,
         };
-        let all: [Box<dyn Collector>; 15] = [
-            Box::new(info),
-            Box::new(metrics.runs.clone()),
-            Box::new(metrics.durations.clone()),
-            Box::new(metrics.entities.clone()),
-            Box::new(metrics.failed.clone()),
-            Box::new(metrics.health.clone()),
-            Box::new(metrics.refreshes_due.clone()),
-            Box::new(metrics.generation.clone()),
-            Box::new(metrics.drifts.clone()),
-            Box::new(metrics.repairs.clone()),
-            Box::new(metrics.last_good.clone()),
-            Box::new(metrics.last_run.clone()),
-            Box::new(metrics.watching.clone()),
-            Box::new(metrics.watch_up.clone()),
-            Box::new(metrics.paused.clone()),
-        ];
-        all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
         // Counters without events are zero rather than missing.
         for verb in VERBS {
             RunResult::ALL.iter().for_each(|result| metrics.runs.with_label_values(&[verb, result.name()]).reset());
@@ -115,17 +109,15 @@ impl Metrics {
     }
 
     /// Counts a complete run.
-    #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
     pub(crate) fn ran(&self, run: &RunEvent, ended: jiff::Timestamp) {
         self.runs.with_label_values(&[run.verb.as_str(), run.result.name()]).inc();
         self.durations.with_label_values(&[&run.verb]).observe(run.duration);
-        self.last_run.with_label_values(&[&run.verb]).set(ended.as_second() as f64);
+        self.last_run.with_label_values(&[&run.verb]).set(holo_metrics::seconds(ended));
     }
 
     /// Sets the time of the last successful run.
-    #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
     pub(crate) fn set_last_good(&self, ended: jiff::Timestamp) {
-        self.last_good.set(ended.as_second() as f64);
+        self.last_good.set(holo_metrics::seconds(ended));
     }
 
     /// Sets the number of entities of a complete run by result.

@@ -14,9 +14,8 @@ pub(crate) mod rollout;
 pub(crate) mod run;
 
 use crate::config::Root;
-use crate::session::{self, Session};
+use crate::session::{Output, Session};
 use crate::{Cli, Verb};
-use serde::Serialize;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -27,7 +26,7 @@ pub(crate) type Outcome = Result<ExitCode, Box<dyn Error>>;
 pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
     match &cli.verb {
         Verb::Init(arguments) => Session::run(cli, root, async |session| init::run(arguments, session).await),
-        Verb::Accounts(arguments) => Ok(accounts::run(arguments)?),
+        Verb::Accounts(arguments) => Ok(accounts::run(arguments, Output { json: cli.json })?),
         Verb::Bundle(verb) => bundle::run(verb, cli, root),
         Verb::Rollout(verb) => Session::run(cli, root, async |session| rollout::run(verb, session).await),
         Verb::Rollback(arguments) => {
@@ -38,25 +37,15 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
         Verb::Controller(arguments) => {
             Session::run(cli, root, async |session| controller::run(arguments, session).await)
         }
-        Verb::Status(arguments) => Session::run(cli, root, async |session| look::status(arguments, session).await),
+        Verb::Status => Session::run(cli, root, async |session| look::status(session).await),
         Verb::Hosts(arguments) => Session::run(cli, root, async |session| look::hosts(arguments, session).await),
         Verb::Report(arguments) => Session::run(cli, root, async |session| page::report(arguments, session).await),
         Verb::Data(verb) => Session::run(cli, root, async |session| data::run(verb, session).await),
         Verb::Registry(verb) => Session::run(cli, root, async |session| registry::run(verb, session).await),
         Verb::Run(arguments) => Session::run(cli, root, async |session| run::run(arguments, session).await),
-        Verb::Host(verb) => host::run(verb, root),
+        Verb::Host(verb) => host::run(verb, Output { json: cli.json }, root),
         Verb::Events(arguments) => Session::run(cli, root, async |session| look::events(arguments, session).await),
     }
-}
-
-fn print(text: &str) -> Outcome {
-    session::print(text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print_json(value: &impl Serialize) -> Outcome {
-    session::print_json(value)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -79,6 +68,10 @@ mod tests {
         Service(registry::Line),
         Answer(Answer),
         Installed(host::Shown<'static>),
+        Prepared(init::Line),
+        Users(accounts::Written),
+        Page(page::Written<'static>),
+        WholeLayer(data::Whole),
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub(crate) struct Cli {
     /// The configuration [default: ~/.config/holo/fleet.toml or /etc/holo/fleet.toml]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
+    /// Write JSON, an object per line, instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
     /// The command.
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -89,7 +92,7 @@ pub(crate) enum Verb {
     /// Advance rollouts, as a service
     Controller(control::Arguments),
     /// Show a line for each channel
-    Status(look::Status),
+    Status,
     /// Show a line for each host
     Hosts(look::Hosts),
     /// Write a page about all channels and hosts

@@ -3,8 +3,10 @@
 use crate::controller::Controller;
 use crate::rollout::{Standing, State};
 use jiff::Timestamp;
-use prometheus::core::Collector;
-use prometheus::{Gauge, GaugeVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Gauge, GaugeVec, IntGauge, IntGaugeVec, Registry, register_gauge_vec_with_registry, register_gauge_with_registry,
+    register_int_gauge_vec_with_registry, register_int_gauge_with_registry,
+};
 use std::collections::BTreeMap;
 
 /// The metrics.
@@ -25,49 +27,49 @@ impl Metrics {
     /// # Errors
     /// If two metrics have the same name, or a name is invalid.
     pub(crate) fn new() -> prometheus::Result<Metrics> {
-        let of_channel = ["channel"];
-        let metrics = Metrics {
-            registry: Registry::new(),
-            hosts: IntGaugeVec::new(
-                Opts::new("holo_fleet_hosts", "Hosts of a channel, by what they are to its rollout."),
+        let registry = Registry::new();
+        let all = &registry;
+        let gauges =
+            |name: &str, help: &str, labels: &[&str]| register_int_gauge_vec_with_registry!(name, help, labels, all);
+        Ok(Metrics {
+            hosts: gauges(
+                "holo_fleet_hosts",
+                "Hosts of a channel, by what they are to its rollout.",
                 &["channel", "state"],
             )?,
-            state: IntGaugeVec::new(
-                Opts::new("holo_fleet_rollout_state", "1 for the state of the last rollout of a channel."),
+            state: gauges(
+                "holo_fleet_rollout_state",
+                "1 for the state of the last rollout of a channel.",
                 &["channel", "state"],
             )?,
-            wave: IntGaugeVec::new(
-                Opts::new("holo_fleet_rollout_wave", "The current wave of the last rollout of a channel, from 1."),
-                &of_channel,
+            wave: gauges(
+                "holo_fleet_rollout_wave",
+                "The current wave of the last rollout of a channel, from 1.",
+                &["channel"],
             )?,
-            waves: IntGaugeVec::new(
-                Opts::new("holo_fleet_rollout_waves", "The number of waves of the last rollout of a channel."),
-                &of_channel,
+            waves: gauges(
+                "holo_fleet_rollout_waves",
+                "The number of waves of the last rollout of a channel.",
+                &["channel"],
             )?,
-            last_report: GaugeVec::new(
-                Opts::new(
-                    "holo_fleet_last_report_timestamp_seconds",
-                    "The time of the last report of a host of a channel.",
-                ),
-                &of_channel,
+            last_report: register_gauge_vec_with_registry!(
+                "holo_fleet_last_report_timestamp_seconds",
+                "The time of the last report of a host of a channel.",
+                &["channel"],
+                all
             )?,
-            lease: IntGauge::new("holo_fleet_controller_lease", "1 if this controller decides on rollouts.")?,
-            last_contact: Gauge::new(
+            lease: register_int_gauge_with_registry!(
+                "holo_fleet_controller_lease",
+                "1 if this controller decides on rollouts.",
+                all
+            )?,
+            last_contact: register_gauge_with_registry!(
                 "holo_fleet_controller_last_contact_timestamp_seconds",
                 "The time at which the controller has heard from the server.",
+                all
             )?,
-        };
-        let all: [Box<dyn Collector>; 7] = [
-            Box::new(metrics.hosts.clone()),
-            Box::new(metrics.state.clone()),
-            Box::new(metrics.wave.clone()),
-            Box::new(metrics.waves.clone()),
-            Box::new(metrics.last_report.clone()),
-            Box::new(metrics.lease.clone()),
-            Box::new(metrics.last_contact.clone()),
-        ];
-        all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
-        Ok(metrics)
+            registry,
+        })
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -78,7 +80,7 @@ impl Metrics {
     pub(crate) fn set(&self, controller: &Controller) {
         let view = controller.view();
         self.lease.set(i64::from(controller.has_lease()));
-        self.last_contact.set(seconds(view.last_contact()));
+        self.last_contact.set(holo_metrics::seconds(view.last_contact()));
         [&self.hosts, &self.state, &self.wave, &self.waves].iter().for_each(|gauge| gauge.reset());
         self.last_report.reset();
         let now = view.now();
@@ -100,13 +102,8 @@ impl Metrics {
             self.wave.with_label_values(&[name]).set(channel.wave() as i64);
             self.waves.with_label_values(&[name]).set(channel.record.rollout.waves.len() as i64);
             if let Some(last) = last {
-                self.last_report.with_label_values(&[name]).set(seconds(last));
+                self.last_report.with_label_values(&[name]).set(holo_metrics::seconds(last));
             }
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
-fn seconds(time: Timestamp) -> f64 {
-    time.as_second() as f64
 }

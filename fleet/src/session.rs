@@ -17,6 +17,7 @@ use std::process::ExitCode;
 pub(crate) struct Session {
     pub(crate) operator: Operator,
     pub(crate) store: Store,
+    pub(crate) output: Output,
     root: Root,
 }
 
@@ -32,7 +33,8 @@ impl Session {
         }
         runtime()?.block_on(async {
             let (client, mut refusals) = connect(&operator.link).await?;
-            let session = Session { operator, store: Store::new(client), root: root.clone() };
+            let session =
+                Session { operator, store: Store::new(client), output: Output { json: cli.json }, root: root.clone() };
             let done = tokio::select! {
                 done = work(&session) => done,
                 Some(refused) = refusals.recv() => Err(refused),
@@ -67,6 +69,41 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, FleetError> {
     runtime.map_err(|error| FleetError(error.to_string()))
 }
 
+/// How a command shows its result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// True for lines of JSON instead of text.
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// Shows a result, as JSON or as text.
+    pub(crate) fn show(self, result: &impl Serialize, text: impl Display) -> Result<(), FleetError> {
+        if self.json { print_json(result) } else { print(text) }
+    }
+
+    /// Shows a result as JSON. People need no text for it.
+    pub(crate) fn show_json(self, result: &impl Serialize) -> Result<(), FleetError> {
+        if self.json { print_json(result) } else { Ok(()) }
+    }
+
+    /// Shows each result as JSON, or as cells of a table, which is replaced by `none` if it is empty.
+    pub(crate) fn list<T: Serialize>(
+        self,
+        results: &[T],
+        none: &str,
+        cells: impl Fn(&T) -> Vec<String>,
+    ) -> Result<(), FleetError> {
+        if self.json {
+            return results.iter().try_for_each(print_json);
+        }
+        if results.is_empty() && !none.is_empty() {
+            print(none)?;
+        }
+        print_columns(&results.iter().map(cells).collect::<Vec<_>>())
+    }
+}
+
 /// Writes a line to standard output.
 pub(crate) fn print(line: impl Display) -> Result<(), FleetError> {
     streams::write(Stream::Stdout, format!("{line}\n").as_bytes()).map_err(|error| FleetError::about("output", error))
@@ -78,7 +115,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), FleetError> {
 }
 
 /// Writes lines of columns that are as wide as they must be.
-pub(crate) fn print_columns(lines: &[Vec<String>]) -> Result<(), FleetError> {
+fn print_columns(lines: &[Vec<String>]) -> Result<(), FleetError> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();

@@ -27,6 +27,13 @@ pub fn text(registry: &Registry) -> Vec<u8> {
     text
 }
 
+/// Returns a time in seconds since 1970, as Prometheus expects it.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
+pub fn seconds(time: jiff::Timestamp) -> f64 {
+    time.as_second() as f64
+}
+
 /// The content type of Prometheus's text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The maximum number of concurrent connections. A further one replaces an earlier one.

@@ -5,7 +5,7 @@ use crate::definitions::{HealthCheck, Probe};
 use crate::process::keep_environment;
 use crate::{Host, Output};
 use bstr::BString;
-use holo_process::Program;
+use holo_process::{Program, beside};
 use holo_protocol::{Health, HealthState};
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -149,20 +149,12 @@ fn program(check: &HealthCheck) -> Program {
         Probe::Tcp(address) => vec!["tcp".to_owned(), address.clone()],
         Probe::Unit(unit) => vec!["unit".to_owned(), unit.clone()],
     };
-    let mut program = Program::new(probe_program());
+    let mut program = Program::new(beside(PROBE));
     program.arg("--timeout").arg(limit.as_millis().to_string());
     program.args(words);
     keep_environment(&mut program);
     program.timeout(limit + GRACE);
     program
-}
-
-/// Returns the program in the directory in which the plugin was called, or else the one in `$PATH`.
-fn probe_program() -> PathBuf {
-    // The plugin may be a link to a program elsewhere that contains several.
-    let called = std::env::args_os().next().map(|path| Path::new(&path).with_file_name(PROBE));
-    let beside = called.into_iter().chain(std::env::current_exe().map(|path| path.with_file_name(PROBE)));
-    beside.filter(|path| path.is_absolute()).find(|path| path.exists()).unwrap_or_else(|| PROBE.into())
 }
 
 #[cfg(test)]

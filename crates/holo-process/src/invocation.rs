@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::{self};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -68,6 +69,16 @@ pub fn start_again(variable: &str, value: &str) -> io::Error {
     let mut command = Command::new(&program);
     command.arg0(arguments.next().unwrap_or_else(|| program.into()));
     command.args(arguments).env(variable, value).exec()
+}
+
+/// Returns a program that is installed with this one: that in the directory from which this one was called, or in which
+/// it is, or else the one in `PATH`.
+#[must_use]
+pub fn beside(name: &str) -> PathBuf {
+    // This may be a link to a program elsewhere that contains several.
+    let called = env::args_os().next().map(PathBuf::from);
+    let programs = called.into_iter().chain(env::current_exe()).map(|program| program.with_file_name(name));
+    { programs }.find(|path| path.is_absolute() && path.exists()).unwrap_or_else(|| name.into())
 }
 
 /// Replaces this process by a program, which is searched in `PATH`, with its environment and streams. Returns only if

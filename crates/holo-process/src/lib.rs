@@ -48,7 +48,7 @@ pub use groups::{StartsHeldBack, end_all, hold_lock, release_lock, while_nothing
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words;
 pub use identity::Identity;
-pub use invocation::{become_program, ignored_signals, start_again};
+pub use invocation::{become_program, beside, ignored_signals, start_again};
 pub use launcher::serve_if_asked;
 pub use meter::{MAX_OUTPUT, OutputMeter, TooMuchError};
 pub use process::{Event, Exit, Interrupt, Process};

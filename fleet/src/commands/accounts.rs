@@ -2,8 +2,9 @@
 
 use crate::accounts::{Users, places};
 use crate::error::FleetError;
-use crate::session::print;
+use crate::session::Output;
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,13 +22,26 @@ pub(crate) struct Arguments {
     rotate: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, FleetError> {
+/// The line of `holo-fleet accounts --json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Written {
+    /// The number of users.
+    users: usize,
+    /// The file for the configuration of the server.
+    config: String,
+    /// The directory with the seeds of hosts.
+    hosts: String,
+    /// The directory with the seeds of operators.
+    operators: String,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, FleetError> {
     let users = Users::read(&arguments.hosts)?;
     users.write(&arguments.output, &arguments.rotate)?;
     let [config, hosts, operators] = places(&arguments.output).map(|path| path.display().to_string());
-    print(format_args!(
-        "{} users; the server's part is {config}, and the seeds are in {hosts} and {operators}",
-        users.len()
-    ))?;
+    let users = users.len();
+    let text = format!("{users} users; the server's part is {config}, and the seeds are in {hosts} and {operators}");
+    output.show(&Written { users, config, hosts, operators }, text)?;
     Ok(ExitCode::SUCCESS)
 }

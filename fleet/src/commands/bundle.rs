@@ -1,12 +1,12 @@
 //! `holo-fleet bundle`.
 
-use super::publish::{self, List, One, Prune, Push, Show};
-use super::{Outcome, print, print_json};
+use super::Outcome;
+use super::publish::{self, One, Prune, Push};
 use crate::Cli;
 use crate::bundle::{self, Bundle, BundleError, Contents, MAX_SIZE, Options, Version};
 use crate::config::{Operator, Root};
 use crate::names::{Label, NameError};
-use crate::session::Session;
+use crate::session::{Output, Session};
 use crate::signing::Signers;
 use clap::{Args, Subcommand};
 use holo_check::{CheckError, Checker};
@@ -30,9 +30,9 @@ pub(crate) enum BundleVerb {
     /// Publish a bundle with its signature
     Push(Push),
     /// List the bundles on the server
-    List(List),
+    List,
     /// Show a bundle on the server
-    Show(Show),
+    Show(One),
     /// Delete a bundle that no channel uses
     Delete(One),
     /// Delete old versions of bundles that no channel uses
@@ -59,9 +59,6 @@ pub(crate) struct Build {
     /// Also pack private keys that are not encrypted
     #[arg(long)]
     allow_secrets: bool,
-    /// Print one line of JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Options of `bundle sign`.
@@ -82,26 +79,24 @@ pub(crate) struct Verify {
     /// The public keys whose signatures are accepted [default: /etc/holo/allowed_signers]
     #[arg(long, value_name = "FILE")]
     signers: Option<PathBuf>,
-    /// Print one line of JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(crate) fn run(verb: &BundleVerb, cli: &Cli, root: &Root) -> Outcome {
+    let output = Output { json: cli.json };
     match verb {
         BundleVerb::Push(options) => Session::run(cli, root, async |session| publish::push(options, session).await),
-        BundleVerb::List(options) => Session::run(cli, root, async |session| publish::list(options, session).await),
+        BundleVerb::List => Session::run(cli, root, async |session| publish::list(session).await),
         BundleVerb::Show(options) => Session::run(cli, root, async |session| publish::show(options, session).await),
         BundleVerb::Delete(options) => Session::run(cli, root, async |session| publish::delete(options, session).await),
         BundleVerb::Prune(options) => Session::run(cli, root, async |session| publish::prune(options, session).await),
-        BundleVerb::Build(options) => build(options, root),
+        BundleVerb::Build(options) => build(options, output, root),
         BundleVerb::Sign(options) => sign(options, cli, root),
-        BundleVerb::Verify(options) => verify(options, root),
+        BundleVerb::Verify(options) => verify(options, output, root),
     }
 }
 
-/// The output of `bundle build` and `bundle verify` with `--json`.
-#[derive(Serialize)]
+/// The line of `holo-fleet bundle build`, `sign` and `verify` with `--json`.
+#[derive(Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Described<'a> {
     name: &'a Label,
@@ -113,19 +108,25 @@ pub(crate) struct Described<'a> {
     file: &'a Path,
 }
 
-fn describe(bundle: &Bundle, file: &Path, json: bool) -> Outcome {
-    let (name, version, digest) = (bundle.name(), bundle.version(), bundle.digest());
-    let (files, bytes) = (bundle.manifest().files.len(), bundle.manifest().size());
-    let signed_by = bundle.signed_by();
-    if json {
-        return print_json(&Described { name, version, digest, files, bytes, signed_by, file });
+impl<'a> Described<'a> {
+    fn new(bundle: &'a Bundle, signed_by: Option<&'a str>, file: &'a Path) -> Described<'a> {
+        let (files, bytes) = (bundle.manifest().files.len(), bundle.manifest().size());
+        let (name, version, digest) = (bundle.name(), bundle.version(), bundle.digest());
+        Described { name, version, digest, files, bytes, signed_by, file }
     }
-    let signed = signed_by.map(|signer| format!(", signed by {signer}")).unwrap_or_default();
-    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    print(&format!("{}: {name} {version}, {files}, {bytes} bytes{signed}\nsha256:{digest}", file.display()))
 }
 
-fn build(options: &Build, root: &Root) -> Outcome {
+fn describe(bundle: &Bundle, file: &Path, output: Output) -> Outcome {
+    let described = Described::new(bundle, bundle.signed_by(), file);
+    let Described { name, version, digest, files, bytes, signed_by, file } = described;
+    let signed = signed_by.map(|signer| format!(", signed by {signer}")).unwrap_or_default();
+    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+    let text = format!("{}: {name} {version}, {files}, {bytes} bytes{signed}\nsha256:{digest}", file.display());
+    output.show(&described, text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(options: &Build, output: Output, root: &Root) -> Outcome {
     let Build { name, version, max_size, allow_secrets, .. } = options;
     let (name, version) = (name.clone(), version.clone());
     let wanted = Options { name, version, max_size: *max_size, allow_secrets: *allow_secrets };
@@ -145,7 +146,7 @@ fn build(options: &Build, root: &Root) -> Outcome {
     let mode = fs::Permissions::from_mode(0o644);
     temporary.as_file().set_permissions(mode).and_then(|()| temporary.as_file().sync_all()).map_err(failed)?;
     temporary.persist(&file).map_err(|error| failed(error.error))?;
-    describe(&bundle, &file, options.json)
+    describe(&bundle, &file, output)
 }
 
 /// The resource files cannot be checked.
@@ -213,13 +214,16 @@ fn sign(options: &Sign, cli: &Cli, root: &Root) -> Outcome {
     let path = bundle::signature_path(&options.file);
     let failed = |source| BundleError::Write { path: path.clone(), source };
     fs::write(&path, signature).map_err(failed)?;
-    print(&format!("{}: {} {}, signed with {}", path.display(), bundle.name(), bundle.version(), key.display()))
+    let key = key.display().to_string();
+    let text = format!("{}: {} {}, signed with {key}", path.display(), bundle.name(), bundle.version());
+    Output { json: cli.json }.show(&Described::new(&bundle, Some(&key), &path), text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn verify(options: &Verify, root: &Root) -> Outcome {
+fn verify(options: &Verify, output: Output, root: &Root) -> Outcome {
     let signers = options.signers.clone().unwrap_or_else(|| root.allowed_signers());
     let bundle = Bundle::open(&options.file, &Signers::new(signers), false)?;
-    describe(&bundle, &options.file, options.json)
+    describe(&bundle, &options.file, output)
 }
 
 /// Parses a size, such as `64MiB`.

@@ -1,15 +1,17 @@
 //! `holo-fleet controller`: advances rollouts as a service.
 
+use super::rollout::Done;
 use crate::controller::{Change, Controller, LOOK};
 use crate::error::FleetError;
 use crate::metrics::Metrics;
 use crate::names::NameError;
 use crate::registry::Sweep;
 use crate::rollout::State;
-use crate::session::{Session, print};
+use crate::session::{Output, Session};
 use clap::Args;
 use holo_metrics::Endpoint;
 use holo_process::{Program, streams};
+use jiff::Timestamp;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,7 +55,7 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
             Ok(changes) => {
                 trouble = None;
                 for change in changes {
-                    announce(&change)?;
+                    announce(&change, controller.view().now(), session.output)?;
                     halted(arguments, &change);
                 }
             }
@@ -77,14 +79,15 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn announce(Change { channel, progress }: &Change) -> Result<(), FleetError> {
+fn announce(Change { channel, progress }: &Change, now: Timestamp, output: Output) -> Result<(), FleetError> {
     let record = &channel.record;
     if channel.progress.as_ref().is_some_and(|before| (before.state, before.wave) == (progress.state, progress.wave)) {
         return Ok(());
     }
     let message = progress.message.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
     let (name, wave, waves) = (&record.channel, progress.wave.saturating_add(1), record.rollout.waves.len());
-    print(format_args!("channel {name}: {} {}, wave {wave} of {waves}{message}", record.bundle, progress.state.name()))
+    let text = format!("channel {name}: {} {}, wave {wave} of {waves}{message}", record.bundle, progress.state.name());
+    output.show(&Done::new(now, record, progress.clone(), false), text)
 }
 
 fn halted(arguments: &Arguments, Change { channel, progress }: &Change) {

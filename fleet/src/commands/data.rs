@@ -3,7 +3,7 @@
 use crate::error::FleetError;
 use crate::names::{Host, Label, NameError};
 use crate::record::{LayerRecord, Signed, next_serial};
-use crate::session::{Session, local, print, print_columns, print_json};
+use crate::session::{Session, local};
 use crate::signing::Namespace;
 use crate::store::DATA;
 use clap::{Args, Subcommand};
@@ -29,7 +29,7 @@ pub(crate) enum DataVerb {
     /// Edit a layer with $EDITOR
     Edit(Edit),
     /// List the layers
-    List(List),
+    List,
 }
 
 /// A layer: `common`, `role.NAME` or `host.NAME`.
@@ -79,21 +79,18 @@ pub(crate) struct Edit {
     layer: Layer,
 }
 
-/// `holo-fleet data list`
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-}
-
 pub(crate) async fn run(verb: &DataVerb, session: &Session) -> Result<ExitCode, FleetError> {
     match verb {
         DataVerb::Get(Get { layer }) => {
             let (record, _) = current(session, &layer.key).await?;
             let record = record.ok_or_else(|| FleetError(format!("there is no layer {}", layer.key)))?;
-            let written = streams::write(Stream::Stdout, record.document.as_bytes());
-            written.map_err(|error| FleetError::about("output", error))?;
+            if session.output.json {
+                let data = validate(&layer.key, &record.document)?;
+                session.output.show_json(&Whole { line: Line::new(record), data })?;
+            } else {
+                let written = streams::write(Stream::Stdout, record.document.as_bytes());
+                written.map_err(|error| FleetError::about("output", error))?;
+            }
         }
         DataVerb::Set(Set { layer, file }) => {
             let document = read(file)?;
@@ -102,7 +99,7 @@ pub(crate) async fn run(verb: &DataVerb, session: &Session) -> Result<ExitCode, 
             store(session, &layer.key, document, (record, revision)).await?;
         }
         DataVerb::Edit(Edit { layer }) => edit(session, &layer.key).await?,
-        DataVerb::List(List { json }) => list(session, *json).await?,
+        DataVerb::List => list(session).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -126,10 +123,9 @@ fn read(file: &Path) -> Result<String, FleetError> {
     std::fs::read_to_string(file).map_err(about)
 }
 
-/// Fails if a layer is not valid TOML, and names the line.
-fn validate(place: &str, document: &str) -> Result<(), FleetError> {
-    let parsed = parse_document::<Map<String, Value>>(Path::new(place), document);
-    parsed.map(|_| ()).map_err(|error| FleetError(error.to_string()))
+/// Returns the data of a layer. Fails if it is not valid TOML, and names the line.
+fn validate(place: &str, document: &str) -> Result<Map<String, Value>, FleetError> {
+    parse_document(Path::new(place), document).map_err(|error| FleetError(error.to_string()))
 }
 
 async fn store(
@@ -138,16 +134,18 @@ async fn store(
     document: String,
     (before, revision): (Option<LayerRecord>, u64),
 ) -> Result<(), FleetError> {
-    if before.as_ref().is_some_and(|before| before.document == document) {
-        return Ok(());
+    if let Some(before) = before.as_ref().filter(|before| before.document == document) {
+        return session.output.show_json(&Line::new(before.clone()));
     }
     let (layer, operator, time) = (key.to_owned(), session.operator_name(), session.store.now().await?);
     let serial = next_serial(before.map(|before| before.serial));
     let record = LayerRecord { layer, serial, document, operator, time };
     let stored = Signed::seal(&record, Namespace::Data, &session.signing_key()?)?;
     let set = session.store.bucket(DATA).await?.set(key, stored, revision).await?;
-    set.map(|_| ())
-        .ok_or_else(|| FleetError(format!("data layer {key}: another operator was faster; look at it and try again")))
+    if set.is_none() {
+        return Err(FleetError(format!("data layer {key}: another operator was faster; look at it and try again")));
+    }
+    session.output.show_json(&Line::new(record))
 }
 
 /// Has a person edit a layer. What is not valid can be edited again, and is never lost.
@@ -179,7 +177,7 @@ async fn edit(session: &Session, key: &str) -> Result<(), FleetError> {
     store(session, key, document, (record, revision)).await
 }
 
-/// A line of `holo-fleet data list --json`: a layer.
+/// A line of `holo-fleet data list`, `set` and `edit` with `--json`: a layer.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
@@ -196,20 +194,28 @@ pub(crate) struct Line {
     bytes: usize,
 }
 
-async fn list(session: &Session, json: bool) -> Result<(), FleetError> {
-    let mut lines = Vec::new();
+impl Line {
+    fn new(LayerRecord { layer, serial, document, operator, time }: LayerRecord) -> Line {
+        Line { layer, serial, operator, time, bytes: document.len() }
+    }
+}
+
+/// The line of `holo-fleet data get --json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Whole {
+    #[serde(flatten)]
+    line: Line,
+    data: Map<String, Value>,
+}
+
+async fn list(session: &Session) -> Result<(), FleetError> {
+    let mut lines: Vec<Line> = Vec::new();
     for kept in session.store.bucket(DATA).await?.all(">").await? {
-        let LayerRecord { layer, serial, document, operator, time } = Signed::read(&kept.value)?;
-        lines.push(Line { layer, serial, operator, time, bytes: document.len() });
+        lines.push(Line::new(Signed::read(&kept.value)?));
     }
-    if json {
-        return lines.iter().try_for_each(print_json);
-    }
-    if lines.is_empty() {
-        print("no layers; store one with: holo-fleet data set common FILE")?;
-    }
-    let cells = |line: Line| {
-        vec![line.layer, format!("{} bytes", line.bytes), local(line.time), format!("by {}", line.operator)]
-    };
-    print_columns(&lines.into_iter().map(cells).collect::<Vec<_>>())
+    session.output.list(&lines, "no layers; store one with: holo-fleet data set common FILE", |line| {
+        let (bytes, by) = (format!("{} bytes", line.bytes), format!("by {}", line.operator));
+        vec![line.layer.clone(), bytes, local(line.time), by]
+    })
 }

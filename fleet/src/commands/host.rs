@@ -1,10 +1,10 @@
 //! `holo-fleet host`: what a host does for itself.
 
-use super::{Outcome, print, print_json};
+use super::Outcome;
 use crate::bundle::{self, Bundle, Installed, Record};
 use crate::config::Root;
 use crate::host;
-use crate::session::runtime;
+use crate::session::{Output, runtime};
 use crate::signing::Signers;
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -15,21 +15,13 @@ use std::process::ExitCode;
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostVerb {
     /// Show the bundle that is installed, and the previous one
-    Show(Show),
+    Show,
     /// Install a bundle from a file
     Install(Install),
     /// Install the previous bundle again
     Rollback,
     /// Follow the channel of this host; holo-agent runs this
     Run,
-}
-
-/// Options of `host show`.
-#[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Print one line of JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Options of `host install`.
@@ -42,12 +34,12 @@ pub(crate) struct Install {
     allow_unsigned: bool,
 }
 
-pub(crate) fn run(verb: &HostVerb, root: &Root) -> Outcome {
+pub(crate) fn run(verb: &HostVerb, output: Output, root: &Root) -> Outcome {
     match verb {
-        HostVerb::Show(Show { json }) => show(&Record::read(root)?, *json),
+        HostVerb::Show => show(&Record::read(root)?, output),
         HostVerb::Install(Install { file, allow_unsigned }) => {
             let bundle = Bundle::open(file, &Signers::new(root.allowed_signers()), *allow_unsigned)?;
-            show(&bundle::install(&bundle, root)?, false)
+            show(&bundle::install(&bundle, root)?, output)
         }
         HostVerb::Run => {
             runtime()?.block_on(host::run(root))?;
@@ -56,12 +48,12 @@ pub(crate) fn run(verb: &HostVerb, root: &Root) -> Outcome {
         HostVerb::Rollback => {
             // An interrupted installation is what is rolled back then.
             bundle::resume(root)?;
-            show(&bundle::rollback(root)?, false)
+            show(&bundle::rollback(root)?, output)
         }
     }
 }
 
-/// The output of `host show --json`.
+/// The line of `holo-fleet host --json`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Shown<'a> {
@@ -69,11 +61,8 @@ pub(crate) struct Shown<'a> {
     previous: Option<&'a Installed>,
 }
 
-fn show(record: &Record, json: bool) -> Outcome {
+fn show(record: &Record, output: Output) -> Outcome {
     let (installed, previous) = (record.installed.as_ref(), record.previous.as_ref());
-    if json {
-        return print_json(&Shown { installed, previous });
-    }
     let line = |bundle: Option<&Installed>| {
         let Some(Installed { name, version, digest, signed_by }) = bundle else { return "none".to_owned() };
         let signer = signed_by.as_deref().map_or("not signed".to_owned(), |signer| format!("signed by {signer}"));
@@ -83,5 +72,6 @@ fn show(record: &Record, json: bool) -> Outcome {
     if record.incoming.is_some() {
         text += &format!("\nunfinished: {}", line(record.incoming.as_ref()));
     }
-    print(&text)
+    output.show(&Shown { installed, previous }, text)?;
+    Ok(ExitCode::SUCCESS)
 }

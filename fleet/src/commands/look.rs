@@ -5,7 +5,7 @@ use crate::error::FleetError;
 use crate::names::{Host, Label, NameError};
 use crate::report::{Health, Outcome};
 use crate::rollout::{State, Tally};
-use crate::session::{Session, local, print, print_columns, print_json};
+use crate::session::{Session, local};
 use crate::store::{EVENT_SUBJECT, EVENTS, HOSTS};
 use async_nats::datetime;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -16,14 +16,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
-/// `holo-fleet status`
-#[derive(Debug, Args)]
-pub(crate) struct Status {
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// `holo-fleet hosts`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -33,9 +25,6 @@ pub(crate) struct Hosts {
     /// Only hosts for which this expression holds, such as 'facts.os.id == "debian"'
     #[arg(long = "where", value_name = "EXPR")]
     filter: Option<String>,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// The commands for hosts.
@@ -68,9 +57,6 @@ pub(crate) struct Events {
     /// Only those since a time, such as 2h or 2026-05-01
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Timestamp>,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Parses a point in time, or how long ago it is.
@@ -113,7 +99,7 @@ struct RolloutPart {
 }
 
 /// Shows a line for each channel.
-pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<ExitCode, FleetError> {
+pub(crate) async fn status(session: &Session) -> Result<ExitCode, FleetError> {
     let store = &session.store;
     let (channels, hosts, now) = (store.channels().await?, store.hosts().await?, store.now().await?);
     let line = |channel: &crate::channel::Channel| ChannelLine {
@@ -128,13 +114,6 @@ pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<Exit
         hosts: channel.tally(&hosts, now),
     };
     let lines: Vec<ChannelLine> = channels.iter().map(line).collect();
-    if arguments.json {
-        lines.iter().try_for_each(print_json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if lines.is_empty() {
-        print("no channels; start one with: holo-fleet rollout start CHANNEL BUNDLE")?;
-    }
     let cells = |line: &ChannelLine| {
         let hosts = &line.hosts;
         vec![
@@ -145,7 +124,8 @@ pub(crate) async fn status(arguments: &Status, session: &Session) -> Result<Exit
             hosts.others().join(", "),
         ]
     };
-    print_columns(&lines.iter().map(cells).collect::<Vec<_>>())?;
+    let none = "no channels; start one with: holo-fleet rollout start CHANNEL BUNDLE";
+    session.output.list(&lines, none, cells)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -209,16 +189,15 @@ pub(crate) async fn hosts(arguments: &Hosts, session: &Session) -> Result<ExitCo
         if bucket.get(&host.token()).await?.is_none() {
             return Err(FleetError(format!("there is no host {host}; look at: holo-fleet hosts")));
         }
+        let hosts = if session.output.json { session.store.hosts().await? } else { Vec::new() };
         bucket.remove(&host.token()).await?;
+        let removed = hosts.iter().filter(|seen| seen.report.host == *host).map(HostLine::new);
+        { removed }.try_for_each(|line| session.output.show_json(&line))?;
         return Ok(ExitCode::SUCCESS);
     }
     let hosts = session.store.hosts().await?;
     let selected = select(arguments.filter.as_deref(), &hosts)?;
     let lines: Vec<HostLine<'_>> = selected.into_iter().map(HostLine::new).collect();
-    if arguments.json {
-        lines.iter().try_for_each(print_json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let cells = |line: &HostLine<'_>| {
         let drift = if line.drift > 0 { format!("{} drifted", line.drift) } else { String::new() };
         let remarks: Vec<&str> = [line.waiting, line.reason, Some(drift.as_str())].into_iter().flatten().collect();
@@ -232,7 +211,7 @@ pub(crate) async fn hosts(arguments: &Hosts, session: &Session) -> Result<ExitCo
             remarks.into_iter().filter(|remark| !remark.is_empty()).collect::<Vec<_>>().join("; "),
         ]
     };
-    print_columns(&lines.iter().map(cells).collect::<Vec<_>>())?;
+    session.output.list(&lines, "", cells)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -263,11 +242,7 @@ pub(crate) async fn events(arguments: &Events, session: &Session) -> Result<Exit
         let message = message.map_err(|error| about(&error))?;
         left = left.saturating_sub(1);
         let Ok(event) = serde_json::from_slice::<Value>(&message.payload) else { continue };
-        if arguments.json {
-            print_json(&event)?;
-        } else {
-            print(text_of(&message.subject, &event))?;
-        }
+        session.output.show(&event, text_of(&message.subject, &event))?;
     }
     Ok(ExitCode::SUCCESS)
 }

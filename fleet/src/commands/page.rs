@@ -35,6 +35,14 @@ pub(crate) struct Report {
     output: PathBuf,
 }
 
+/// The line of `holo-fleet report --json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Written<'a> {
+    /// The file with the page.
+    page: &'a Path,
+}
+
 /// Writes the page.
 pub(crate) async fn report(arguments: &Report, session: &Session) -> Result<ExitCode, FleetError> {
     let store = &session.store;
@@ -48,6 +56,7 @@ pub(crate) async fn report(arguments: &Report, session: &Session) -> Result<Exit
     } else {
         // It shows what not everyone on this machine may know.
         replace(&arguments.output, format!("{html}\n").as_bytes(), 0o600)?;
+        session.output.show_json(&Written { page: &arguments.output })?;
     }
     Ok(ExitCode::SUCCESS)
 }

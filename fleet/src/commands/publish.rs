@@ -4,7 +4,7 @@ use crate::bundle::Bundle;
 use crate::error::FleetError;
 use crate::names::Label;
 use crate::published::Published;
-use crate::session::{Session, local, print, print_columns, print_json};
+use crate::session::{Session, local, print};
 use clap::Args;
 use holo_process::streams;
 use jiff::Timestamp;
@@ -21,30 +21,12 @@ pub(crate) struct Push {
     file: PathBuf,
 }
 
-/// `holo-fleet bundle list`
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// `holo-fleet bundle show` and `delete`
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// The bundle: NAME@VERSION, NAME for the last published one, or the beginning of a digest
     #[arg(value_name = "BUNDLE")]
     bundle: String,
-}
-
-/// `holo-fleet bundle show`
-#[derive(Debug, Args)]
-pub(crate) struct Show {
-    #[command(flatten)]
-    one: One,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// `holo-fleet bundle prune`
@@ -55,7 +37,7 @@ pub(crate) struct Prune {
     keep: usize,
 }
 
-/// A line of `holo-fleet bundle list --json`.
+/// A line of `holo-fleet bundle list --json`, and of the other commands for bundles on the server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
@@ -84,7 +66,12 @@ pub(crate) async fn push(arguments: &Push, session: &Session) -> Result<ExitCode
     }
     let id = bundle.id();
     let words = if session.store.publish(&bundle).await? { "published" } else { "was published before" };
-    print(format_args!("{id} {words} ({:.12})", id.digest))?;
+    if session.output.json {
+        let published = session.store.find_bundle(&id.digest).await?;
+        lines(session, vec![published]).await?.iter().try_for_each(|line| session.output.show_json(line))?;
+    } else {
+        print(format_args!("{id} {words} ({:.12})", id.digest))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,39 +104,24 @@ fn cells(line: &Line) -> Vec<String> {
     ]
 }
 
-pub(crate) async fn list(arguments: &List, session: &Session) -> Result<ExitCode, FleetError> {
+pub(crate) async fn list(session: &Session) -> Result<ExitCode, FleetError> {
     let lines = lines(session, session.store.published().await?).await?;
-    if arguments.json {
-        lines.iter().try_for_each(print_json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if lines.is_empty() {
-        print("no bundles; publish one with: holo-fleet bundle push FILE")?;
-    }
-    print_columns(&lines.iter().map(cells).collect::<Vec<_>>())?;
+    session.output.list(&lines, "no bundles; publish one with: holo-fleet bundle push FILE", cells)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn show(arguments: &Show, session: &Session) -> Result<ExitCode, FleetError> {
-    let bundle = session.store.find_bundle(&arguments.one.bundle).await?;
+pub(crate) async fn show(arguments: &One, session: &Session) -> Result<ExitCode, FleetError> {
+    let bundle = session.store.find_bundle(&arguments.bundle).await?;
     for line in lines(session, vec![bundle]).await? {
-        if arguments.json {
-            print_json(&line)?;
-            continue;
-        }
         let channels: Vec<&str> = line.channels.iter().map(Label::as_str).collect();
-        print(format_args!("    bundle {}@{}", line.name, line.version))?;
-        print(format_args!("    digest {}", line.digest))?;
-        print(format_args!("      size {} bytes", line.size))?;
-        print(format_args!(
-            " published {}, {}",
-            local(line.published),
-            if line.signed { "signed" } else { "unsigned" }
-        ))?;
-        print(format_args!(
-            "  channels {}",
-            if channels.is_empty() { "none".to_owned() } else { channels.join(", ") }
-        ))?;
+        let text = [
+            format!("    bundle {}@{}", line.name, line.version),
+            format!("    digest {}", line.digest),
+            format!("      size {} bytes", line.size),
+            format!(" published {}, {}", local(line.published), if line.signed { "signed" } else { "unsigned" }),
+            format!("  channels {}", if channels.is_empty() { "none".to_owned() } else { channels.join(", ") }),
+        ];
+        session.output.show(&line, text.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,9 +132,15 @@ pub(crate) async fn delete(arguments: &One, session: &Session) -> Result<ExitCod
     if let Some((id, channel)) = used.iter().find(|(id, _)| *id == bundle.id) {
         return Err(FleetError(format!("{id} is in use: channel {channel} runs it, or can return to it")));
     }
-    session.store.unpublish(&bundle.id).await?;
-    print(format_args!("{} deleted", bundle.id))?;
+    unpublish(bundle, session).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn unpublish(bundle: Published, session: &Session) -> Result<(), FleetError> {
+    let id = bundle.id.clone();
+    let lines = lines(session, vec![bundle]).await?;
+    session.store.unpublish(&id).await?;
+    lines.iter().try_for_each(|line| session.output.show(line, format_args!("{id} deleted")))
 }
 
 /// Deletes old versions of bundles that no channel uses.
@@ -176,8 +154,7 @@ pub(crate) async fn prune(arguments: &Prune, session: &Session) -> Result<ExitCo
         };
         of_name = Some((bundle.id.name.clone(), number));
         if number > arguments.keep && !used.contains(&bundle.id.digest) {
-            session.store.unpublish(&bundle.id).await?;
-            print(format_args!("{} deleted", bundle.id))?;
+            unpublish(bundle, session).await?;
         }
     }
     Ok(ExitCode::SUCCESS)

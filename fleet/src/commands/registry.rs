@@ -3,7 +3,7 @@
 use crate::error::FleetError;
 use crate::names::{Host, NameError};
 use crate::registry::{Change, Entry, Live, current};
-use crate::session::{Session, local, print, print_columns, print_json};
+use crate::session::{Output, Session, local};
 use crate::store::REGISTRY;
 use clap::{Args, Subcommand};
 use holo_definitions::registration::{DEFAULT_TTL, check_name};
@@ -19,18 +19,18 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Subcommand)]
 pub(crate) enum RegistryVerb {
     /// Show the services that are up
-    Query(Query),
+    Query(Filter),
     /// Show the services that are up, and go on with changes as they come
-    Watch(Query),
+    Watch(Filter),
     /// Add a service that no host registers
     Add(Add),
     /// Remove services
-    Remove(Remove),
+    Remove(Filter),
 }
 
-/// Which services.
+/// `holo-fleet registry query`, `watch` and `remove`: which services
 #[derive(Debug, Args)]
-struct Filter {
+pub(crate) struct Filter {
     /// Only those of a cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -43,16 +43,6 @@ struct Filter {
     /// Only those at a host name or an IP address
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-}
-
-/// `holo-fleet registry query` and `watch`
-#[derive(Debug, Args)]
-pub(crate) struct Query {
-    #[command(flatten)]
-    filter: Filter,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// `holo-fleet registry add`
@@ -82,19 +72,6 @@ pub(crate) struct Add {
     /// Another property
     #[arg(long = "annotation", value_name = "NAME=VALUE", value_parser = annotation)]
     annotations: Vec<(String, String)>,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// `holo-fleet registry remove`
-#[derive(Debug, Args)]
-pub(crate) struct Remove {
-    #[command(flatten)]
-    filter: Filter,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 fn annotation(text: &str) -> Result<(String, String), NameError> {
@@ -182,10 +159,7 @@ impl Line {
         ]
     }
 
-    fn show(&self, json: bool) -> Result<(), FleetError> {
-        if json {
-            return print_json(self);
-        }
+    fn show(&self, output: Output) -> Result<(), FleetError> {
         let word = match self.change {
             Some(Happened::Added) => "added",
             Some(Happened::Removed) => "removed",
@@ -193,7 +167,7 @@ impl Line {
             None => "up",
         };
         let cells = self.cells().into_iter().filter(|cell| !cell.is_empty());
-        print(format_args!("{word:7}  {}", cells.collect::<Vec<_>>().join("  ")))
+        output.show(self, format_args!("{word:7}  {}", cells.collect::<Vec<_>>().join("  ")))
     }
 }
 
@@ -213,28 +187,25 @@ impl Filter {
 
 pub(crate) async fn run(verb: &RegistryVerb, session: &Session) -> Result<ExitCode, FleetError> {
     match verb {
-        RegistryVerb::Query(Query { filter, json }) => query(filter, *json, session).await?,
-        RegistryVerb::Watch(Query { filter, json }) => watch(filter, *json, session).await?,
+        RegistryVerb::Query(filter) => query(filter, session).await?,
+        RegistryVerb::Watch(filter) => watch(filter, session).await?,
         RegistryVerb::Add(arguments) => add(arguments, session).await?,
-        RegistryVerb::Remove(Remove { filter, json }) => remove(filter, *json, session).await?,
+        RegistryVerb::Remove(filter) => remove(filter, session).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn query(filter: &Filter, json: bool, session: &Session) -> Result<(), FleetError> {
+async fn query(filter: &Filter, session: &Session) -> Result<(), FleetError> {
     let found = current(&session.store).await?.into_iter().filter(|(entry, _)| filter.accepts(entry));
     let lines: Vec<Line> = found.map(|(entry, expires)| Line::new(entry, None, Some(expires))).collect();
-    if json {
-        return lines.iter().try_for_each(print_json);
-    }
-    print_columns(&lines.iter().map(Line::cells).collect::<Vec<_>>())
+    session.output.list(&lines, "", Line::cells)
 }
 
-async fn watch(filter: &Filter, json: bool, session: &Session) -> Result<(), FleetError> {
+async fn watch(filter: &Filter, session: &Session) -> Result<(), FleetError> {
     let mut live = Live::default();
     live.follow(&session.store).await?;
     for entry in live.entries().into_iter().filter(|entry| filter.accepts(entry)) {
-        Line::new(entry, None, None).show(json)?;
+        Line::new(entry, None, None).show(session.output)?;
     }
     loop {
         let next = live.next_expiry();
@@ -248,14 +219,14 @@ async fn watch(filter: &Filter, json: bool, session: &Session) -> Result<(), Fle
         for change in changes {
             let (Change::Added(entry) | Change::Removed(entry) | Change::Expired(entry)) = &change;
             if filter.accepts(entry) {
-                Line::of(change).show(json)?;
+                Line::of(change).show(session.output)?;
             }
         }
     }
 }
 
 async fn add(arguments: &Add, session: &Session) -> Result<(), FleetError> {
-    let Add { cluster, service, protocol, address, port, priority, ttl, annotations, json } = arguments;
+    let Add { cluster, service, protocol, address, port, priority, ttl, annotations } = arguments;
     let host = Host::new(address).map_err(|error| FleetError(error.to_string()))?;
     let service = Registration {
         cluster: cluster.clone(),
@@ -269,10 +240,10 @@ async fn add(arguments: &Add, session: &Session) -> Result<(), FleetError> {
     };
     let entry = Entry::new(&host, service)?;
     entry.put(&session.store).await?;
-    Line::of(Change::Added(entry)).show(*json)
+    Line::of(Change::Added(entry)).show(session.output)
 }
 
-async fn remove(filter: &Filter, json: bool, session: &Session) -> Result<(), FleetError> {
+async fn remove(filter: &Filter, session: &Session) -> Result<(), FleetError> {
     if filter.is_empty() {
         return Err(FleetError("name what to remove, with --cluster, --service, --protocol or --address".to_owned()));
     }
@@ -284,7 +255,7 @@ async fn remove(filter: &Filter, json: bool, session: &Session) -> Result<(), Fl
     }
     for entry in found {
         bucket.remove(&entry.key()).await?;
-        Line::of(Change::Removed(entry)).show(json)?;
+        Line::of(Change::Removed(entry)).show(session.output)?;
     }
     Ok(())
 }

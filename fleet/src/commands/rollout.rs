@@ -10,7 +10,7 @@ use crate::names::Label;
 use crate::record::{Signed, next_serial};
 use crate::rollout::ChannelRecord;
 use crate::rollout::{Plan, Progress, Rank, Share, State, Tally};
-use crate::session::{Session, print, print_columns, print_json};
+use crate::session::{Session, local};
 use crate::store::{CHANNELS, Kept, Store};
 use clap::{Args, Subcommand};
 use holo_definitions::duration;
@@ -69,9 +69,6 @@ pub(crate) struct Preview {
     /// The time to wait for answers
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     deadline: Duration,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// How a bundle is rolled out.
@@ -119,9 +116,6 @@ pub(crate) struct Status {
     /// The channel
     #[arg(value_name = "CHANNEL")]
     channel: Label,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// `holo-fleet rollout pause` and `abort`
@@ -176,9 +170,6 @@ pub(crate) struct Log {
     /// The channel [default: all]
     #[arg(value_name = "CHANNEL")]
     channel: Option<Label>,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Asks the hosts of a channel what a bundle would change.
@@ -197,7 +188,6 @@ async fn preview(arguments: &Preview, session: &Session) -> Result<ExitCode, Fle
         asked: PREVIEW,
         request: Request { selectors: Vec::new(), bundle: Some(bundle) },
         deadline: arguments.deadline,
-        json: arguments.json,
     };
     // As for `holo check`, which ends with 3 if something is pending.
     question.put(&selected, session, |code| code == 0 || code == 3).await
@@ -213,27 +203,31 @@ pub(crate) async fn run(verb: &RolloutVerb, session: &Session) -> Result<ExitCod
             let channel = session.store.existing_channel(&arguments.channel).await?;
             let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
             let line = line(&channel, &channel.tally(&hosts, now));
-            if arguments.json {
-                print_json(&line)?;
-            } else {
-                show(&line)?;
-            }
+            let message = line.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+            let text = format!("{} {}\n  started by {}{message}", line.id, summary(&line), line.operator);
+            session.output.show(&line, text)?;
             Ok(exit_code(channel.state()))
         }
         RolloutVerb::Pause(stop) => {
-            change(&stop.channel, State::Paused, &[State::Running], &stop.note, session).await?;
+            let paused = change(&stop.channel, State::Paused, &[State::Running], &stop.note, session).await?;
+            show_json(&paused, session).await?;
             Ok(ExitCode::SUCCESS)
         }
         RolloutVerb::Abort(stop) => {
             let from = [State::Running, State::Paused, State::Halted];
-            change(&stop.channel, State::Aborted, &from, &stop.note, session).await?;
+            let aborted = change(&stop.channel, State::Aborted, &from, &stop.note, session).await?;
+            show_json(&aborted, session).await?;
             Ok(ExitCode::SUCCESS)
         }
         RolloutVerb::Preview(arguments) => preview(arguments, session).await,
         RolloutVerb::Resume(resume) => {
             let from = [State::Paused, State::Halted];
             let resumed = change(&resume.channel, State::Running, &from, &resume.note, session).await?;
-            if resume.follow { follow(&resume.channel, Some(resumed), session).await } else { Ok(ExitCode::SUCCESS) }
+            if resume.follow {
+                return follow(&resume.channel, Some(resumed.progress_revision), session).await;
+            }
+            show_json(&resumed, session).await?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -246,7 +240,7 @@ pub(crate) async fn rollback(arguments: &Rollback, session: &Session) -> Result<
     let previous = previous.ok_or_else(|| FleetError(format!("channel {name} has run no bundle before this one")))?;
     if channel.state().is_open() {
         let aborted = set_state(&channel, State::Aborted, Some("rolled back".to_owned()), session).await?;
-        until_known(name, aborted, session).await?;
+        until_known(name, aborted.progress_revision, session).await?;
     }
     start(name, previous, &arguments.how, session).await
 }
@@ -281,9 +275,11 @@ async fn start(name: &Label, bundle: BundleId, how: &How, session: &Session) -> 
     store.verify_channel(name, &session.signers()).await?;
     let now = store.now().await?;
     let record = record(name, bundle, how, current.as_ref(), &hosts, (session.operator_name(), now))?;
-    let channel = store.set_channel(record, current.as_ref(), &key).await?;
+    let mut channel = store.set_channel(record, current.as_ref(), &key).await?;
+    let progress = Progress::begin(&channel.record, now);
+    let begun = store.set_progress(&channel, &progress).await?;
+    channel.progress = Some(progress);
     let record = &channel.record;
-    let begun = store.set_progress(&channel, &Progress::begin(record, now)).await?;
     let waves = record.rollout.waves.len();
     streams::complain(format_args!("channel {name}: the rollout of {} has begun, in {waves} waves", record.bundle));
     if how.follow {
@@ -294,6 +290,7 @@ async fn start(name: &Label, bundle: BundleId, how: &How, session: &Session) -> 
             "no controller is alive, so that it stays in its first wave: run holo-fleet controller, or: holo-fleet rollout resume --follow {name}"
         ));
     }
+    show_json(&channel, session).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -328,7 +325,13 @@ fn record(
     Ok(ChannelRecord { channel, serial, bundle, previous, rollout, operator, message, time })
 }
 
-async fn change(name: &Label, to: State, from: &[State], note: &Note, session: &Session) -> Result<u64, FleetError> {
+async fn change(
+    name: &Label,
+    to: State,
+    from: &[State],
+    note: &Note,
+    session: &Session,
+) -> Result<Channel, FleetError> {
     let channel = session.store.existing_channel(name).await?;
     let state = channel.state();
     if !from.contains(&state) {
@@ -341,13 +344,13 @@ async fn change(name: &Label, to: State, from: &[State], note: &Note, session: &
     set_state(&channel, to, note.message.clone(), session).await
 }
 
-/// Sets the state of a rollout, and returns the revision of its progress.
+/// Sets the state of a rollout, and returns the channel as it is then.
 async fn set_state(
     channel: &Channel,
     to: State,
     message: Option<String>,
     session: &Session,
-) -> Result<u64, FleetError> {
+) -> Result<Channel, FleetError> {
     let now = session.store.now().await?;
     let progress = channel.progress.clone().unwrap_or_else(|| Progress::begin(&channel.record, now));
     let operator = session.operator_name();
@@ -357,7 +360,8 @@ async fn set_state(
     };
     let name = &channel.record.channel;
     let faster = || FleetError(format!("channel {name}: the rollout has changed in the meantime; try again"));
-    session.store.set_progress(channel, &progress).await?.ok_or_else(faster)
+    let progress_revision = session.store.set_progress(channel, &progress).await?.ok_or_else(faster)?;
+    Ok(Channel { progress: Some(progress), progress_revision, ..channel.clone() })
 }
 
 /// Waits until the server answers with progress of at least this revision, and returns the channel.
@@ -391,10 +395,10 @@ async fn follow(name: &Label, begun: Option<u64>, session: &Session) -> Result<E
             controller.forget_channels();
             continue;
         };
-        let text = summary(&line(channel, &channel.tally(view.hosts(), view.now())));
-        let state = channel.state();
+        let line = line(channel, &channel.tally(view.hosts(), view.now()));
+        let (text, state) = (summary(&line), channel.state());
         if shown.as_ref() != Some(&text) {
-            print(&text)?;
+            session.output.show(&line, &text)?;
             shown = Some(text);
         }
         if state != State::Running {
@@ -413,7 +417,7 @@ fn exit_code(state: State) -> ExitCode {
     }
 }
 
-/// The line of `holo-fleet rollout status --json`.
+/// A line of `holo-fleet rollout`, `rollback` and `promote` with `--json`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
@@ -468,13 +472,16 @@ fn summary(line: &Line) -> String {
     )
 }
 
-fn show(line: &Line) -> Result<(), FleetError> {
-    print(format_args!("{} {}", line.id, summary(line)))?;
-    let message = line.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
-    print(format_args!("  started by {}{message}", line.operator))
+/// Shows a channel whose rollout a command has changed, to programs.
+async fn show_json(channel: &Channel, session: &Session) -> Result<(), FleetError> {
+    if !session.output.json {
+        return Ok(());
+    }
+    let (hosts, now) = (session.store.hosts().await?, session.store.now().await?);
+    session.output.show_json(&line(channel, &channel.tally(&hosts, now)))
 }
 
-/// A line of `holo-fleet log --json`: a change of a rollout.
+/// A line of `holo-fleet log` and `controller` with `--json`: a change of a rollout.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Done {
@@ -496,6 +503,22 @@ pub(crate) struct Done {
     pub(crate) message: Option<String>,
 }
 
+impl Done {
+    /// Returns what has happened at a time, after which a rollout has this progress.
+    pub(super) fn new(time: Timestamp, record: &ChannelRecord, progress: Progress, is_start: bool) -> Done {
+        Done {
+            time,
+            channel: record.channel.clone(),
+            what: if is_start { "started".to_owned() } else { progress.state.name().to_owned() },
+            rollout: record.rollout.id.clone(),
+            bundle: record.bundle.to_string(),
+            wave: (progress.state == State::Running).then_some(progress.wave.saturating_add(1)),
+            by: progress.by,
+            message: progress.message,
+        }
+    }
+}
+
 /// Returns the changes of rollouts that are on record, oldest first.
 pub(crate) async fn history(store: &Store, names: impl IntoIterator<Item = Label>) -> Result<Vec<Done>, FleetError> {
     let bucket = store.bucket(CHANNELS).await?;
@@ -515,16 +538,7 @@ pub(crate) async fn history(store: &Store, names: impl IntoIterator<Item = Label
             if before.replace(here) == Some(here) {
                 continue;
             }
-            all.push(Done {
-                time,
-                channel: name.clone(),
-                what: if is_start { "started".to_owned() } else { progress.state.name().to_owned() },
-                rollout: record.rollout.id.clone(),
-                bundle: record.bundle.to_string(),
-                wave: (progress.state == State::Running).then_some(progress.wave.saturating_add(1)),
-                by: progress.by,
-                message: progress.message,
-            });
+            all.push(Done::new(time, record, progress, is_start));
         }
     }
     all.sort_by_key(|done| done.time);
@@ -539,14 +553,10 @@ pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, 
         None => store.channels().await?.into_iter().map(|channel| channel.record.channel).collect(),
     };
     let all = history(store, names).await?;
-    if arguments.json {
-        all.iter().try_for_each(print_json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let cells = |done: &Done| {
         let wave = done.wave.map(|wave| format!(" (wave {wave})")).unwrap_or_default();
         vec![
-            crate::session::local(done.time),
+            local(done.time),
             done.channel.to_string(),
             format!("{}{wave}", done.what),
             done.bundle.clone(),
@@ -554,7 +564,7 @@ pub(crate) async fn log(arguments: &Log, session: &Session) -> Result<ExitCode, 
             done.message.clone().unwrap_or_default(),
         ]
     };
-    print_columns(&all.iter().map(cells).collect::<Vec<_>>())?;
+    session.output.list(&all, "", cells)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,7 +4,7 @@ use crate::channel::{Seen, select};
 use crate::config::Operation;
 use crate::error::FleetError;
 use crate::host::requests::{Answer, Request, name, subject};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 use clap::Args;
 use futures_util::StreamExt;
 use holo_definitions::duration;
@@ -29,9 +29,6 @@ pub(crate) struct Arguments {
     /// The time to wait for answers
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     deadline: Duration,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<ExitCode, FleetError> {
@@ -44,7 +41,6 @@ pub(crate) async fn run(arguments: &Arguments, session: &Session) -> Result<Exit
         asked: name(arguments.operation),
         request: Request { selectors: arguments.selectors.clone(), bundle: None },
         deadline: arguments.deadline,
-        json: arguments.json,
     };
     question.put(&selected, session, |code| is_expected(arguments.operation, code)).await
 }
@@ -56,7 +52,6 @@ pub(super) struct Question {
     pub(super) request: Request,
     /// The time to wait for answers.
     pub(super) deadline: Duration,
-    pub(super) json: bool,
 }
 
 impl Question {
@@ -92,18 +87,15 @@ impl Question {
             }
             is_well &= answer.error.is_none() && answer.exit_code.is_some_and(&is_expected);
             streams::show_progress("");
-            if self.json {
-                print_json(&answer)?;
-            } else {
-                show(&answer)?;
-            }
+            session.output.show(&answer, text(&answer))?;
         }
         streams::show_progress("");
         for host in &missing {
             is_well = false;
-            if self.json {
+            if session.output.json {
                 let error = Some("no answer".to_owned());
-                print_json(&Answer { host: host.clone(), exit_code: None, output: String::new(), error })?;
+                let answer = Answer { host: host.clone(), exit_code: None, output: String::new(), error };
+                session.output.show_json(&answer)?;
             } else {
                 streams::complain(format_args!("{host}: no answer"));
             }
@@ -127,10 +119,10 @@ fn bar(done: usize, total: usize) -> String {
     format!("[{}{}] {done} of {total} hosts", "#".repeat(full), " ".repeat(WIDTH - full))
 }
 
-fn show(answer: &Answer) -> Result<(), FleetError> {
+fn text(answer: &Answer) -> String {
     let code =
         answer.exit_code.filter(|code| *code != 0).map(|code| format!(" (exit code {code})")).unwrap_or_default();
-    print(format_args!("== {}{code}", answer.host))?;
-    answer.output.lines().try_for_each(print)?;
-    answer.error.iter().try_for_each(|error| print(format_args!("{error}")))
+    let heading = format!("== {}{code}", answer.host);
+    let lines = answer.output.lines().chain(answer.error.as_deref());
+    [heading.as_str()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
 }

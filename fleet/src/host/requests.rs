@@ -9,11 +9,11 @@ use crate::published::Fetched;
 use crate::signing::Signers;
 use crate::store::Store;
 use async_nats::{Client, Message, Subscriber};
-use holo_process::Program;
+use holo_process::{Program, beside};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -171,16 +171,15 @@ fn run(root: &Root, host: String, arguments: Vec<OsString>, selectors: Vec<Strin
 }
 
 /// Returns `holo`: the configured one, that beside this program, or that in `$PATH`.
-fn program(root: &Root) -> OsString {
+fn program(root: &Root) -> PathBuf {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct AgentFile {
-        holo: Option<std::path::PathBuf>,
+        holo: Option<PathBuf>,
     }
     let configured =
         holo_definitions::read_document::<AgentFile>(&root.agent_config()).ok().flatten().unwrap_or_default();
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("holo")).filter(|path| path.exists());
-    configured.holo.or_else(beside).map_or_else(|| "holo".into(), Into::into)
+    configured.holo.unwrap_or_else(|| beside("holo"))
 }
 
 #[cfg(test)]

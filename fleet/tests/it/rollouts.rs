@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("hosts report, answer and get data", &NEEDS, hosts_report),
         trial_of("a bundle reaches three hosts in waves", &NEEDS, three_hosts),
+        trial_of("every command writes JSON", &NEEDS, every_command),
         trial_of("a bundle that makes a host unhealthy halts at the first wave and is rolled back", &NEEDS, unhealthy),
         trial_of(
             "a bundle that fails halts, and a rollout is resumed, aborted, rolled back and promoted",
@@ -50,6 +51,57 @@ fn three_hosts() {
     assert_eq!((&status[0]["bundle"], &status[0]["rollout"]["state"]), (&json!("site@1"), &json!("complete")));
     let log = operator.must(&["log", "web"]);
     assert!(log.contains("started") && log.contains("first") && log.contains("complete"), "{log}");
+}
+
+fn every_command() {
+    let (server, operator) = prepared();
+    let mut host = Host::start(&server, &operator, "web1", "channel = \"web\"");
+    operator.until(&["hosts", "--json"], |lines| lines.len() == 1);
+    let path = |path: &str| operator.root.join(path).to_string_lossy().into_owned();
+    let lines = |arguments: &[&str]| operator.json(&[arguments, &["--json"]].concat());
+    let only = |arguments: &[&str], key: &str| {
+        let mut lines = lines(arguments);
+        assert!(lines.len() == 1 && !lines[0][key].is_null(), "{arguments:?}: {lines:#?}");
+        lines.remove(0)[key].take()
+    };
+    let made = lines(&["init"]);
+    assert!(made.len() == 6 && made.iter().all(|line| line["state"] == "unchanged"), "{made:#?}");
+    operator.root.write("users.toml", "[[host]]\nname = \"web1\"\nchannel = \"web\"\n");
+    assert_eq!(only(&["accounts", "--hosts", &path("users.toml"), "--output", &path("users")], "users"), 1);
+
+    operator.root.write("srv/b/holo-bundle.toml", "name = \"site\"\nversion = \"1\"\n");
+    operator.root.write("srv/b/etc/holo/data/common.toml", "port = 80\n");
+    let file = path("site.tar.zst");
+    assert_eq!(only(&["bundle", "build", &path("srv/b"), "--output", &file], "name"), "site");
+    assert_eq!(only(&["bundle", "sign", &file], "file"), path("site.tar.zst.sig"));
+    assert_eq!(only(&["bundle", "verify", &file], "signed_by"), "anna");
+    assert_eq!(only(&["bundle", "push", &file], "signed"), true);
+    assert_eq!(only(&["bundle", "show", "site"], "version"), "1");
+
+    operator.root.write("port.toml", "port = 81\n");
+    assert_eq!(only(&["data", "set", "role.web", &path("port.toml")], "serial"), 1);
+    assert_eq!(only(&["data", "get", "role.web"], "data"), json!({"port": 81}));
+    assert_eq!(only(&["data", "list"], "layer"), "role.web");
+
+    assert_eq!(only(&["rollout", "start", "web", "site", "--waves", "1"], "state"), "running");
+    assert_eq!(only(&["rollout", "pause", "web", "-m", "lunch"], "message"), "lunch");
+    assert_eq!(only(&["rollout", "resume", "web"], "state"), "running");
+    assert_eq!(only(&["rollout", "abort", "web"], "state"), "aborted");
+    let followed = lines(&["rollout", "start", "web", "site", "--waves", "100%", "--soak", "1s", "--follow"]);
+    assert_eq!(followed.last().unwrap()["state"], "complete", "{followed:#?}");
+    assert_eq!(only(&["promote", "web", "other"], "channel"), "other");
+    assert_eq!(lines(&["log", "web"]).last().unwrap()["what"], "complete");
+    assert_eq!(only(&["report", "--output", &path("page.html")], "page"), path("page.html"));
+    assert_eq!(only(&["run", "--hosts", "true", "check"], "exit_code"), 0);
+    let installed = host.root.run(built("holo-fleet"), &["host", "show", "--json"]);
+    assert!(installed.stdout_lossy().contains("\"installed\":{\"name\":\"site\""), "{installed}");
+    host.stop();
+    assert_eq!(only(&["hosts", "remove", "web1"], "host"), "web1");
+
+    operator.publish("site", "2", "x");
+    assert_eq!(only(&["bundle", "delete", "site@2"], "version"), "2");
+    operator.publish("site", "3", "x");
+    assert_eq!(only(&["bundle", "prune", "--keep", "0"], "version"), "3");
 }
 
 fn hosts_report() {
