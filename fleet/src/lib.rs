@@ -1,7 +1,7 @@
 //! Many machines on NATS JetStream: operators publish signed bundles of resource files, and roll them out in waves;
 //! each host fetches what is meant for it, verifies it, and applies it.
 //!
-//! This is a separate program because no other one has network code: `holo-agent` runs its part on a host.
+//! This is a separate program because no other one needs a client of NATS: `holo-agent` runs its part on a host.
 
 mod accounts;
 mod bundle;

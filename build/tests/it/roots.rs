@@ -96,6 +96,7 @@ fn guide_works_on_debian() {
     system.must("dpkg --install /srv/holo_*.deb");
     follow(&system, "Debian");
     assert!(!system.exists("/usr/share/holo/files/50-site/etc/motd"));
+    follow(&system, "Preview");
 }
 
 fn guide_adopts_changes() {
