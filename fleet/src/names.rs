@@ -146,6 +146,7 @@ text!(Label);
 
 /// A bundle that was published.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct BundleId {
     pub(crate) name: Label,
     pub(crate) version: String,

@@ -184,7 +184,7 @@ fn clock_jumps() {
 pub(crate) const FILL: &str = r#"
 cd /var/lib/holo-agent
 cat /dev/zero >filler 2>/dev/null || true
-head -c $((4096 - $(stat -c %s events.jsonl) % 4096)) /dev/zero | tr '\0' '\n' >>events.jsonl
+head -c $(((4096 - $(stat -c %s events.jsonl) % 4096) % 4096)) /dev/zero | tr '\0' '\n' >>events.jsonl
 "#;
 
 fn full_disk() {

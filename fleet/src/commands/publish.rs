@@ -2,7 +2,7 @@
 
 use crate::bundle::Bundle;
 use crate::error::FleetError;
-use crate::names::Label;
+use crate::names::{BundleId, Label};
 use crate::published::Published;
 use crate::session::{Session, local, print};
 use clap::Args;
@@ -41,10 +41,8 @@ pub(crate) struct Prune {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
-    name: Label,
-    version: String,
-    /// The SHA-256 of its file.
-    digest: String,
+    #[serde(flatten)]
+    id: BundleId,
     /// The size of its file in bytes.
     size: u64,
     /// When it was published, in UTC.
@@ -82,9 +80,7 @@ async fn lines(session: &Session, bundles: Vec<Published>) -> Result<Vec<Line>, 
         Line {
             channels: channels.collect(),
             signed: bundle.signature.is_some(),
-            name: bundle.id.name,
-            version: bundle.id.version,
-            digest: bundle.id.digest,
+            id: bundle.id,
             size: bundle.size,
             published: bundle.time,
         }
@@ -95,8 +91,8 @@ async fn lines(session: &Session, bundles: Vec<Published>) -> Result<Vec<Line>, 
 fn cells(line: &Line) -> Vec<String> {
     let channels: Vec<&str> = line.channels.iter().map(Label::as_str).collect();
     vec![
-        format!("{}@{}", line.name, line.version),
-        format!("{:.12}", line.digest),
+        line.id.to_string(),
+        format!("{:.12}", line.id.digest),
         format!("{} bytes", line.size),
         local(line.published),
         if line.signed { "signed" } else { "unsigned" }.to_owned(),
@@ -115,8 +111,8 @@ pub(crate) async fn show(arguments: &One, session: &Session) -> Result<ExitCode,
     for line in lines(session, vec![bundle]).await? {
         let channels: Vec<&str> = line.channels.iter().map(Label::as_str).collect();
         let text = [
-            format!("    bundle {}@{}", line.name, line.version),
-            format!("    digest {}", line.digest),
+            format!("    bundle {}", line.id),
+            format!("    digest {}", line.id.digest),
             format!("      size {} bytes", line.size),
             format!(" published {}, {}", local(line.published), if line.signed { "signed" } else { "unsigned" }),
             format!("  channels {}", if channels.is_empty() { "none".to_owned() } else { channels.join(", ") }),
@@ -128,33 +124,30 @@ pub(crate) async fn show(arguments: &One, session: &Session) -> Result<ExitCode,
 
 pub(crate) async fn delete(arguments: &One, session: &Session) -> Result<ExitCode, FleetError> {
     let bundle = session.store.find_bundle(&arguments.bundle).await?;
-    let used = session.store.used_bundles().await?;
-    if let Some((id, channel)) = used.iter().find(|(id, _)| *id == bundle.id) {
-        return Err(FleetError(format!("{id} is in use: channel {channel} runs it, or can return to it")));
+    for line in lines(session, vec![bundle]).await? {
+        let id = &line.id;
+        if let Some(channel) = line.channels.first() {
+            return Err(FleetError(format!("{id} is in use: channel {channel} runs it, or can return to it")));
+        }
+        session.store.unpublish(id).await?;
+        session.output.show(&line, format_args!("{id} deleted"))?;
     }
-    unpublish(bundle, session).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-async fn unpublish(bundle: Published, session: &Session) -> Result<(), FleetError> {
-    let id = bundle.id.clone();
-    let lines = lines(session, vec![bundle]).await?;
-    session.store.unpublish(&id).await?;
-    lines.iter().try_for_each(|line| session.output.show(line, format_args!("{id} deleted")))
 }
 
 /// Deletes old versions of bundles that no channel uses.
 pub(crate) async fn prune(arguments: &Prune, session: &Session) -> Result<ExitCode, FleetError> {
-    let used: BTreeSet<String> = session.store.used_bundles().await?.into_iter().map(|(id, _)| id.digest).collect();
     let mut of_name: Option<(Label, usize)> = None;
-    for bundle in session.store.published().await? {
+    for line in lines(session, session.store.published().await?).await? {
+        let id = &line.id;
         let number = match &of_name {
-            Some((name, number)) if *name == bundle.id.name => number + 1,
+            Some((name, number)) if *name == id.name => number + 1,
             _ => 1,
         };
-        of_name = Some((bundle.id.name.clone(), number));
-        if number > arguments.keep && !used.contains(&bundle.id.digest) {
-            unpublish(bundle, session).await?;
+        of_name = Some((id.name.clone(), number));
+        if number > arguments.keep && line.channels.is_empty() {
+            session.store.unpublish(id).await?;
+            session.output.show(&line, format_args!("{id} deleted"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
