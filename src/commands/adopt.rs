@@ -22,7 +22,7 @@ use crate::plan::{assets, select};
 use crate::plugin::{OperationError, Plugin};
 use crate::report::{Adopted, Event, NotAdopted, Remarks, Reporter};
 use bstr::{BStr, BString, ByteSlice};
-use choices::Choices;
+use choices::{Choices, Included};
 use gather::{Gathered, Resources};
 use holo_protocol::{Candidate, CandidateKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -95,7 +95,11 @@ impl Run<'_> {
         }
         let root = &self.settings.root;
         let choices = Choices::read(root)?;
-        let (mut include, others) = choices.included(root);
+        let Included { directories: mut include, others, missing } = choices.included(root);
+        for path in missing {
+            self.reporter.warning(format!("{} includes {path}, which does not exist", choices::PATH));
+        }
+        self.reporter.end_paragraph();
         include.extend(included(&self.arguments.include, root)?);
         let mut found = candidates(&include, &choices, &mut self.inventory, self.interrupt, self.reporter)?;
         self.has_failed |= found.has_failed;

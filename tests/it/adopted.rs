@@ -1,6 +1,8 @@
 //! A manually configured web server: `holo adopt --all` describes it, and its description reproduces the server on
 //! another machine.
 
+mod year;
+
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, binaries, trial_of};
 use libtest_mimic::Trial;
@@ -152,7 +154,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     let tools =
         ["apt-get", "dpkg-deb", "dpkg-scanpackages", "deb-systemd-helper", "useradd", "python3", "curl", "ssh-keygen"];
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(tools.map(Need::Program)).collect();
-    vec![trial_of("a server that was made by hand is described, and made again", &needs, case_of_a_server)]
+    let more =
+        ["apt-ftparchive", "gpg", "setfacl", "setfattr", "setcap", "update-alternatives", "git"].map(Need::Program);
+    let for_a_year: Vec<Need> = needs.iter().copied().chain(more).collect();
+    vec![
+        trial_of("a server that was made by hand is described, and made again", &needs, case_of_a_server),
+        trial_of("a machine after a year of life and its clone are the same", &for_a_year, year::case_of_a_year),
+    ]
 }
 
 fn case_of_a_server() {
@@ -208,10 +216,15 @@ fn differences(one: &str, other: &str) -> Vec<String> {
 fn machine() -> Overlay {
     let machine = Overlay::booted();
     machine.must(DISTRIBUTION);
+    configure(&machine);
+    machine
+}
+
+/// Configures the plugins.
+fn configure(machine: &Overlay) {
     machine.must(&PLUGINS.map(|id| format!("mkdir -p /usr/share/holo/{id}\n")).concat());
     let plugin = |id: &str| format!("plugin {id}={}\n", binaries::built(&format!("holo-{id}")).display());
     machine.write("/etc/holorc", PLUGINS.map(plugin).concat());
-    machine
 }
 
 fn answer(machine: &Overlay) -> String {

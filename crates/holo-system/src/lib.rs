@@ -58,7 +58,8 @@ impl System {
     }
 
     /// Returns those of these files that packages own, by path. Paths are absolute below the root. All of them are
-    /// looked up at once; files whose owner cannot be determined are left out.
+    /// looked up at once; files whose owner cannot be determined, and
+    /// those that a removed package has left behind, are left out.
     #[must_use]
     pub fn packaged_files(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
         let root = Root::new(&self.root);
@@ -70,6 +71,13 @@ impl System {
     #[must_use]
     pub fn configuration_files(&self) -> BTreeMap<PathBuf, String> {
         package_files::configuration_files(&Root::new(&self.root))
+    }
+
+    /// Returns the configuration files that packages left behind when they were removed, each with the name of its package. Empty if the
+    /// package manager is not dpkg.
+    #[must_use]
+    pub fn leftover_files(&self) -> BTreeMap<PathBuf, String> {
+        package_files::leftovers(&Root::new(&self.root))
     }
 
     /// Returns the package manager; `None` if it is unknown.

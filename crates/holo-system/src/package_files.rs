@@ -15,7 +15,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -163,11 +163,14 @@ fn find_dpkg(root: &Root, wanted: &Wanted) -> Found {
             continue;
         }
         let package = instance.split_once(':').map_or(instance, |(package, _)| package);
+        let conffiles = status.get_or_init(|| Conffiles::read(root));
+        if conffiles.removed.contains(package) {
+            continue;
+        }
         let sums = root.read(Path::new(INFO).join(format!("{instance}.md5sums"))).ok().flatten().unwrap_or_default();
         let sums = Sums::new(&sums, names.len());
         for name in names {
-            let conffile = || status.get_or_init(|| Conffiles::read(root)).digest(package, name);
-            let digest = sums.digest(name).or_else(conffile).map(Digest::Hexadecimal);
+            let digest = sums.digest(name).or_else(|| conffiles.digest(package, name)).map(Digest::Hexadecimal);
             // A directory may belong to many packages; the first one is used.
             found.entry(name.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
         }
@@ -202,23 +205,31 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The digests of packaged configuration files, by package name and path without the leading slash.
-struct Conffiles(HashMap<(String, Vec<u8>), String>);
+/// The configuration files of packages.
+struct Conffiles {
+    /// The digests of packaged files, by package name and path without the leading slash.
+    digests: HashMap<(String, Vec<u8>), String>,
+    /// The packages of which only configuration files are left.
+    removed: HashSet<String>,
+}
 
 impl Conffiles {
     fn read(root: &Root) -> Conffiles {
-        let mut digests = HashMap::new();
+        let (mut digests, mut removed, mut present) = (HashMap::new(), HashSet::new(), HashSet::new());
         for_each_conffile(root, |conffile| {
+            let package = conffile.package.to_str_lossy().into_owned();
+            if conffile.is_left { &mut removed } else { &mut present }.insert(package.clone());
             if let Some(path) = conffile.path.strip_prefix(b"/") {
-                let key = (conffile.package.to_str_lossy().into_owned(), path.to_vec());
-                digests.insert(key, conffile.digest.to_str_lossy().into_owned());
+                digests.insert((package, path.to_vec()), conffile.digest.to_str_lossy().into_owned());
             }
         });
-        Conffiles(digests)
+        // The package may be installed for another architecture.
+        removed.retain(|package| !present.contains(package));
+        Conffiles { digests, removed }
     }
 
     fn digest(&self, package: &str, name: &[u8]) -> Option<String> {
-        self.0.get(&(package.to_owned(), name.to_vec())).cloned()
+        self.digests.get(&(package.to_owned(), name.to_vec())).cloned()
     }
 }
 
@@ -229,6 +240,8 @@ struct Conffile<'a> {
     digest: &'a [u8],
     /// True if the package is installed and its current version contains the file.
     is_current: bool,
+    /// True if the package was removed, except for its configuration files.
+    is_left: bool,
 }
 
 fn for_each_conffile(root: &Root, mut handle: impl FnMut(Conffile<'_>)) {
@@ -236,15 +249,27 @@ fn for_each_conffile(root: &Root, mut handle: impl FnMut(Conffile<'_>)) {
     for stanza in status.split_str("\n\n") {
         let field = |name: &[u8]| stanza.lines().find_map(|line| line.strip_prefix(name));
         let Some(package) = field(b"Package: ") else { continue };
-        let is_installed = field(b"Status: ").is_some_and(|status| status.ends_with(b" installed"));
+        let status = field(b"Status: ").unwrap_or_default();
+        let (is_installed, is_left) = (status.ends_with(b" installed"), status.ends_with(b" config-files"));
         let lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
         for line in lines.take_while(|line| line.starts_with(b" ")) {
             let mut words = line.trim().splitn_str(3, " ");
             let (Some(path), Some(digest)) = (words.next(), words.next()) else { continue };
             let is_current = is_installed && words.next().is_none() && digest != b"newconffile";
-            handle(Conffile { package, path, digest, is_current });
+            handle(Conffile { package, path, digest, is_current, is_left });
         }
     }
+}
+
+/// Returns the configuration files of removed packages in dpkg's database.
+pub(crate) fn leftovers(root: &Root) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    for_each_conffile(root, |conffile| {
+        if conffile.is_left {
+            files.insert(conffile.path.to_path_lossy().into_owned(), conffile.package.to_str_lossy().into_owned());
+        }
+    });
+    files
 }
 
 /// Returns the configuration files of installed packages in dpkg's database.

@@ -2,7 +2,7 @@
 
 use crate::declaration::Package;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Key, PackageError};
+use crate::model::{Installed, Instance, Key, PackageError, Status};
 use crate::providers;
 use holo_plugin::definitions::Definition;
 use holo_plugin::{Adopted, Candidate, Host, Output};
@@ -40,7 +40,19 @@ pub(crate) fn candidates(
     manager.system.only_looks = true;
     let installed = known.installed(&manager)?;
     let chosen = provider.chosen(&manager.system, &installed)?;
-    Ok(chosen.difference(defined).map(|key| candidate(key, &installed)).collect())
+    let mut found: Vec<Candidate> = chosen.difference(defined).map(|key| candidate(key, &installed)).collect();
+    found.extend(removed(&installed));
+    Ok(found)
+}
+
+/// Lists the packages of which only configuration files are left, which no definition describes.
+fn removed(installed: &Installed) -> impl Iterator<Item = Candidate> {
+    let names = installed.packages.iter().filter(|(_, instances)| {
+        !instances.is_empty() && instances.iter().all(|instance| instance.status == Status::Leftovers)
+    });
+    names.map(|(name, _)| {
+        Candidate::excluded(format!("{}:{name}", Package::TABLE), "it was removed, except for its configuration files")
+    })
 }
 
 fn candidate(key: &Key, installed: &Installed) -> Candidate {
@@ -90,7 +102,6 @@ pub(crate) fn definition(key: &Key, installed: &Installed) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Status;
 
     fn installed() -> Installed {
         let mut installed = Installed { native: Some("amd64".into()), ..Installed::default() };
@@ -123,6 +134,12 @@ mod tests {
                 "package:tzdata\tinstalled by hand\ttzdata",
             ]
         );
+    }
+
+    #[test]
+    fn removed_packages_are_listed() {
+        let lines: Vec<_> = removed(&installed()).map(|candidate| candidate.to_line().to_string()).collect();
+        assert_eq!(lines, ["package:wine\tit was removed, except for its configuration files\t\texcluded"]);
     }
 
     #[test]

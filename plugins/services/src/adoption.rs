@@ -67,7 +67,7 @@ pub(crate) fn candidates(
     let owners = host.system().packaged_files(&files);
     let candidate = |noticed: Noticed| {
         let candidate = Candidate::new(
-            format!("{}:{}", Service::TABLE, provider.short_name(&noticed.unit)),
+            format!("{}:{}", Service::TABLE, noticed.unit.scope().qualify(provider.short_name(&noticed.unit))),
             noticed.notice.reason(),
         );
         let owner = noticed.file.and_then(|file| owners.get(&file));

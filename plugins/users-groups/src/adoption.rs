@@ -55,9 +55,36 @@ impl Numbers {
 /// Lists manually created accounts that are not defined.
 pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, AccountError> {
     let accounts = Accounts::default().all(host)?;
-    let mut found = made_by_hand(&Root::new(host.root()), &accounts);
-    found.retain(|(id, _)| !defined.contains(id));
-    Ok(found.into_iter().map(|(id, reason)| Candidate::new(id.to_string(), reason)).collect())
+    let root = Root::new(host.root());
+    let made = made_by_hand(&root, &accounts);
+    let mut found: Vec<Candidate> = memberships(&root, &accounts, &made, defined).collect();
+    let undefined = made.into_iter().filter(|(id, _)| !defined.contains(id));
+    found.extend(undefined.map(|(id, reason)| Candidate::new(id.to_string(), reason)));
+    Ok(found)
+}
+
+/// Lists the users of packages that are in a group by hand. They are not adopted, as their packages create them.
+fn memberships(
+    root: &Root,
+    accounts: &[Account],
+    made: &[(AccountId, String)],
+    defined: &BTreeSet<AccountId>,
+) -> impl Iterator<Item = Candidate> {
+    let is_made = |id: &AccountId| made.iter().any(|(other, _)| other == id) || defined.contains(id);
+    let packages = Packages::read(root);
+    let candidate = move |user: &Account| {
+        let mut groups = user.groups.clone();
+        groups.retain(|group| !packages.connect(&user.id.name, group));
+        groups.sort();
+        (!groups.is_empty()).then(|| {
+            let (name, groups) = (&user.id.name, groups.join(","));
+            let reason = format!("a package creates it, but it was added to {groups} by hand");
+            Candidate::excluded(user.id.to_string(), reason)
+                .with_command(format!("usermod --append --groups {groups} {name}"))
+        })
+    };
+    let of_packages = accounts.iter().filter(move |account| account.id.kind == Kind::User && !is_made(&account.id));
+    of_packages.filter_map(candidate).collect::<Vec<_>>().into_iter()
 }
 
 /// Writes a definition of an existing account.
@@ -72,6 +99,10 @@ pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
     };
     match account {
         Some(account) => match definable(account, output) {
+            Some(account) if has_password(&Root::new(host.root()), &account) => {
+                output.warning(format!("{} is adopted without its password, which is secret", account.id));
+                Adopted::Done { definition: definition(&Root::new(host.root()), &account) }
+            }
             Some(account) => Adopted::Done { definition: definition(&Root::new(host.root()), &account) },
             None => Adopted::Failed,
         },
@@ -146,14 +177,18 @@ fn definition(root: &Root, account: &Account) -> String {
     if account.home.as_ref().is_some_and(is_home) {
         text += "create_home = true\n";
     }
-    if account.id.kind == Kind::User && has_password(root, &account.id.name) {
+    if has_password(root, account) {
         text += NO_PASSWORD;
     }
     text
 }
 
 /// Returns true if a user has a password, even a locked one.
-fn has_password(root: &Root, user: &str) -> bool {
+fn has_password(root: &Root, account: &Account) -> bool {
+    if account.id.kind != Kind::User {
+        return false;
+    }
+    let user = &*account.id.name;
     let shadow = root.text(SHADOW).unwrap_or_default();
     let password = shadow.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':')?.split(':').next());
     password.is_some_and(|password| !password.trim_start_matches(['!', '*']).is_empty())
@@ -236,6 +271,30 @@ mod tests {
         let (_folder, other) = root(&[]);
         let found: Vec<String> = made_by_hand(&other, &accounts).into_iter().map(|(id, _)| id.to_string()).collect();
         assert_eq!(found, ["group:crew", "group:jane", "user:jane"]);
+    }
+
+    #[test]
+    fn memberships_that_no_package_makes_are_listed() {
+        let user = |id: &str, number, groups: &[&str]| Account {
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..account(id, number)
+        };
+        let accounts = [
+            user("user:nginx", 101, &["ssl-cert", "crew"]),
+            user("user:list", 38, &["mail"]),
+            user("user:jane", 1000, &["crew"]),
+        ];
+        let (_folder, root) = root(&[
+            ("var/lib/dpkg/info/nginx.postinst", "adduser nginx ssl-cert\n"),
+            ("usr/lib/sysusers.d/list.conf", "m list mail\n"),
+        ]);
+        let made = [(AccountId::parse("user:jane").unwrap(), String::new())];
+        let lines: Vec<String> = memberships(&root, &accounts, &made, &BTreeSet::new())
+            .map(|candidate| candidate.to_line().to_string())
+            .collect();
+        let expected = "user:nginx\ta package creates it, but it was added to crew by hand\t\texcluded\t\
+                        usermod --append --groups crew nginx";
+        assert_eq!(lines, [expected]);
     }
 
     #[test]

@@ -80,6 +80,26 @@ impl<'r> Packages<'r> {
         Some(MadeByPackages(made.map(ToString::to_string).collect()))
     }
 
+    /// Returns true if a package adds the user to the group, as far as its files tell.
+    pub(crate) fn connect(&self, user: &str, group: &str) -> bool {
+        PLACES.iter().any(|place| {
+            self.files(place).iter().any(|path| {
+                let Ok(Some(text)) = self.root.read(path) else { return false };
+                match place.format {
+                    Format::Scripts => has_word(&text, user) && has_word(&text, group),
+                    Format::Sysusers => text.lines().any(|line| {
+                        let words: Vec<&[u8]> = line.fields().collect();
+                        matches!(words[..], [b"m", one, other, ..] if one == user.as_bytes() && other == group.as_bytes())
+                    }),
+                    // These lines end with the members of a group.
+                    Format::Colons => text.lines().any(|line| {
+                        line.starts_with(format!("{group}:").as_bytes()) && has_word(line, user)
+                    }),
+                }
+            })
+        })
+    }
+
     fn files(&self, place: &Place) -> Vec<PathBuf> {
         let directory = Path::new(place.directory);
         let names = self.root.names(directory).unwrap_or_default();

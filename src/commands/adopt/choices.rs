@@ -40,11 +40,23 @@ impl Choices {
         texts.into_iter().flatten().any(is_meant)
     }
 
-    /// Returns the directories to search, as paths below the root, and everything else to adopt.
-    pub(super) fn included(&self, root: &Root) -> (Vec<PathBuf>, Vec<OsString>) {
-        let is_directory = |name: &&String| name.starts_with('/') && root.join(Path::new(name)).is_dir();
-        let (directories, others): (Vec<&String>, Vec<&String>) = self.include.iter().partition(is_directory);
-        (directories.into_iter().map(PathBuf::from).collect(), others.into_iter().map(OsString::from).collect())
+    /// Sorts what is to be adopted in addition.
+    pub(super) fn included(&self, root: &Root) -> Included {
+        let mut included = Included::default();
+        for name in &self.include {
+            let path = root.join(Path::new(name));
+            if !name.starts_with('/') {
+                included.others.push(name.into());
+            } else if path.is_dir() {
+                // Without a slash at the end.
+                included.directories.push(Path::new(name).components().collect());
+            } else if path.symlink_metadata().is_ok() {
+                included.others.push(name.into());
+            } else {
+                included.missing.push(name.clone());
+            }
+        }
+        included
     }
 
     /// Returns true if an entity is adopted although it is left out by default.
@@ -52,6 +64,17 @@ impl Choices {
         let names = |text: &BStr| self.include.iter().any(|name| *text == **name);
         names(id) || path_of(id).is_some_and(names)
     }
+}
+
+/// What an administrator has included.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Included {
+    /// The directories to search, as paths below the root.
+    pub(super) directories: Vec<PathBuf>,
+    /// Files and entities to adopt.
+    pub(super) others: Vec<OsString>,
+    /// Paths that do not exist.
+    pub(super) missing: Vec<String>,
 }
 
 /// Returns the path in the ID of a file.
@@ -74,4 +97,24 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pattern>, 
         Pattern::new(&text).map_err(|error| de::Error::custom(format!("{text:?} is not a pattern: {}", error.msg)))
     };
     texts.into_iter().map(pattern).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_included_is_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("srv/www")).unwrap();
+        std::fs::write(folder.path().join("srv/file"), "").unwrap();
+        let include = ["/srv/www/", "/srv/file", "/srv/gone", "package:vim"].map(str::to_owned).to_vec();
+        let included = Choices { include, ..Choices::default() }.included(&Root::new(folder.path()));
+        let expected = Included {
+            directories: vec!["/srv/www".into()],
+            others: vec!["/srv/file".into(), "package:vim".into()],
+            missing: vec!["/srv/gone".to_owned()],
+        };
+        assert_eq!(included, expected);
+    }
 }

@@ -3,7 +3,7 @@
 use super::PathHandle;
 use crate::acl::Acl;
 use crate::error::{PathError, Result, at};
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
 use rustix::fs::{FileType, XattrFlags};
 use rustix::io::Errno;
@@ -81,6 +81,11 @@ impl ExtendedAttributes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the names of the attributes.
+    pub fn names(&self) -> impl Iterator<Item = &BStr> {
+        self.0.keys().map(|name| name.as_bstr())
     }
 
     /// Returns the access ACL; `None` if the file has only a mode, or the ACL has an unknown format.

@@ -46,6 +46,22 @@ fn debians_lists_and_digests_are_read() {
 }
 
 #[test]
+fn files_of_a_removed_package_are_leftovers() {
+    let status = "Package: gone\nStatus: deinstall ok config-files\nConffiles:\n /etc/gone.conf 0\n\n\
+                  Package: here\nStatus: install ok installed\nConffiles:\n /etc/here.conf 0\n";
+    let folder = root(&[
+        ("var/lib/dpkg/status", status),
+        ("var/lib/dpkg/info/gone.list", "/.\n/etc\n/etc/gone.conf\n"),
+        ("var/lib/dpkg/info/here.list", "/.\n/etc\n/etc/here.conf\n"),
+    ]);
+    assert_eq!(shown(&APT, &folder, &["/etc/gone.conf", "/etc/here.conf", "/etc"]), ["-", "here other", "here ?"]);
+    let root = Root::new(folder.path());
+    let one = |path: &str, package: &str| BTreeMap::from([(path.into(), package.into())]);
+    assert_eq!(leftovers(&root), one("/etc/gone.conf", "gone"));
+    assert_eq!(configuration_files(&root), one("/etc/here.conf", "here"));
+}
+
+#[test]
 fn pacmans_lists_and_backups_are_read() {
     let digest = HEXLOWER.encode(&Md5::digest(b"stock\n"));
     let files = format!("%FILES%\netc/\netc/motd\nusr/bin/a-tool\n\n%BACKUP%\netc/motd\t{digest}\n");

@@ -70,6 +70,8 @@ const PATTERNS: &[(&str, &[&str])] = &[
             "/usr/local/share/bash-completion/completions/holo",
             "/usr/local/share/fish/vendor_completions.d/holo.fish",
             "/usr/local/share/zsh/site-functions/_holo",
+            // The ssh-keys plugin manages keys for logins.
+            "/**/.ssh/authorized_keys",
             // Jobs of at(1).
             "/var/spool/cron/at*",
             "/var/spool/cron/at*/**",
@@ -116,6 +118,10 @@ const PATTERNS: &[(&str, &[&str])] = &[
             "/etc/.java/**",
             "/usr/local/**/__pycache__/**",
             "/usr/local/**/*.pyc",
+            "/home/**/.cache/**",
+            "/root/.cache/**",
+            "/home/**/.*_history",
+            "/root/.*_history",
         ],
     ),
     (

@@ -1,7 +1,7 @@
 //! Searches for files that belong to no package or differ from it, and decides which of them are adopted.
 
 use super::exclusions::{Exclusion, Exclusions, Mention};
-use super::unmanaged;
+use super::unmanaged::{self, Rights};
 use crate::overlay::PREFIX;
 use crate::overlay::adopt::{PRIVATE_MODE, resource_mode};
 use bstr::{BStr, BString};
@@ -11,6 +11,7 @@ use holo_plugin::{Candidate, Host, quoted};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,13 @@ use walkdir::WalkDir;
 pub(super) const SCOPES: [&str; 4] = ["/etc", "/usr/local", "/usr/lib/systemd/system", "/var/spool/cron"];
 /// The directory whose files were created manually even if packages are unknown.
 const LOCAL_SCOPE: &str = "/usr/local";
-/// The directories that are only searched on request.
-const OPTIONAL: [&str; 2] = ["/opt", "/srv"];
+/// The directories of which each entry is only searched on request.
+const OPTIONAL: [&str; 3] = ["/opt", "/srv", "/home"];
+/// The home directory of root, which is only searched on request.
+const OF_ROOT: &str = "/root";
+/// Where the unit files are to which symlinks of systemctl lead; others were linked by name.
+const UNIT_FILES: [&str; 5] =
+    ["/usr/lib/systemd", "/lib/systemd", "/etc/systemd", "/run/systemd", "/usr/local/lib/systemd"];
 /// The directories whose symlinks configure systemd units.
 const UNITS: [&str; 2] = ["/etc/systemd/system", "/etc/systemd/user"];
 /// The symlink to the unit that systemd starts at boot. The services plugin does not manage it.
@@ -32,6 +38,7 @@ const ALTERNATIVES: &str = "/etc/alternatives";
 const ALTERNATIVES_STATES: [&str; 2] = ["var/lib/dpkg/alternatives", "var/lib/alternatives"];
 /// The maximum size in bytes. Larger files are data, not configuration.
 const MAX_SIZE: u64 = 16 << 20;
+const TOO_LARGE: &str = "it is larger than 16 MiB";
 /// The usual mode of a directory, which needs no definition.
 const DIRECTORY_MODE: u32 = 0o755;
 /// The maximum number of files without a package in a manually maintained directory.
@@ -62,6 +69,8 @@ struct Search<'a> {
     packaged: BTreeMap<PathBuf, PackagedFile>,
     /// The packages of these.
     packages: BTreeSet<String>,
+    /// The configuration files of removed packages.
+    leftovers: BTreeMap<PathBuf, String>,
 }
 
 /// A file that is not as its package installed it.
@@ -72,8 +81,8 @@ enum Change {
     Excluded(Exclusion),
     /// It is listed as not adopted, with this reason.
     Left { reason: String, command: Option<String> },
-    /// It is one of possibly many files of no package.
-    Unowned,
+    /// It is one of possibly many files of no package, and is adopted for this reason unless there are too many.
+    Unowned(&'static str),
 }
 
 impl Search<'_> {
@@ -84,13 +93,14 @@ impl Search<'_> {
         let packaged = host.system().packaged_files(&paths);
         let packages = packaged.values().map(|file| file.package.clone()).collect();
         let claims = claims::all(host.locations());
-        Search { host, exclusions: Exclusions::read(host), managed, claims, include, files, packaged, packages }
+        let (exclusions, leftovers) = (Exclusions::read(host), host.system().leftover_files());
+        Search { host, exclusions, managed, claims, include, files, packaged, packages, leftovers }
     }
 
     fn candidates(&self) -> Vec<Candidate> {
         let mut found = Vec::new();
         let mut excluded: BTreeMap<Exclusion, Vec<&Path>> = BTreeMap::new();
-        let mut unowned: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
+        let mut unowned: BTreeMap<&Path, Vec<(&Path, &str)>> = BTreeMap::new();
         for (path, metadata) in &self.files {
             // Without knowledge of packages, assume that files belong to them.
             let is_searched = !self.packaged.is_empty() || path.starts_with(LOCAL_SCOPE) || self.is_included(path);
@@ -105,14 +115,16 @@ impl Search<'_> {
                 Some(Change::Excluded(exclusion)) => excluded.entry(exclusion).or_default().push(path),
                 Some(Change::Left { reason, command }) => found.push(left(path, &reason, command)),
                 Some(Change::Adopted(reason)) => found.push(self.candidate(path, &reason)),
-                Some(Change::Unowned) => unowned.entry(path.parent().unwrap_or(path)).or_default().push(path),
+                Some(Change::Unowned(reason)) => {
+                    unowned.entry(path.parent().unwrap_or(path)).or_default().push((path, reason));
+                }
             }
         }
         for (directory, paths) in unowned {
             if paths.len() > MOST_BY_HAND && !self.is_included(directory) {
                 found.push(installed_software(directory, paths.len()));
             } else {
-                found.extend(paths.into_iter().map(|path| self.candidate(path, "a file of no package")));
+                found.extend(paths.into_iter().map(|(path, reason)| self.candidate(path, reason)));
             }
         }
         found.extend(excluded.into_iter().flat_map(|(exclusion, paths)| listed(exclusion, &paths)));
@@ -147,12 +159,38 @@ impl Search<'_> {
 
     /// Compares a file with its package. Returns `None` if they are equal.
     fn changed(&self, path: &Path, metadata: &Metadata, file: &PackagedFile) -> Option<Change> {
-        let digest = file.digest.as_ref().filter(|_| metadata.is_file())?;
-        if metadata.len() > MAX_SIZE {
-            return None;
+        let package = &file.package;
+        let digest = match &file.digest {
+            _ if metadata.is_dir() => return self.changed_rights(path, metadata, file),
+            None => return None,
+            Some(_) if metadata.is_symlink() => {
+                return Some(Change::Adopted(format!("a symlink instead of the file in package {package}")));
+            }
+            Some(_) if !metadata.is_file() => return Some(special()),
+            Some(digest) => digest,
+        };
+        if digest.is_of(&self.content(path)?)? {
+            return self.changed_rights(path, metadata, file);
         }
-        let is_as_brought = digest.is_of(&self.content(path)?)?;
-        (!is_as_brought).then(|| Change::Adopted(format!("changed from the version in package {}", file.package)))
+        if metadata.len() > MAX_SIZE {
+            return Some(Change::Left { reason: TOO_LARGE.to_owned(), command: by_name(path) });
+        }
+        Some(Change::Adopted(format!("changed from the version in package {package}")))
+    }
+
+    /// Compares mode, owner and ACL of a file or directory with those in its package.
+    fn changed_rights(&self, path: &Path, metadata: &Metadata, file: &PackagedFile) -> Option<Change> {
+        let package = &file.package;
+        match unmanaged::rights(path, metadata, Some(file), &self.exclusions, self.host) {
+            Rights::Packaged => None,
+            Rights::Changed => {
+                Some(Change::Adopted(format!("its mode, owner or ACL is not that of package {package}")))
+            }
+            Rights::Unknown => Some(Change::Left {
+                reason: "its mode or owner is unusual, and that of its package is unknown".to_owned(),
+                command: by_name(path),
+            }),
+        }
     }
 
     /// Examines a file that belongs to no package. Returns `None` if it is neither adopted nor listed.
@@ -162,29 +200,44 @@ impl Search<'_> {
         if path.starts_with(ALTERNATIVES) {
             return self.alternative(path);
         }
+        if let Some(package) = self.leftovers.get(path) {
+            let reason = format!("package {package} left it behind when it was removed");
+            return Some(Change::Left { reason, command: by_name(path) });
+        }
         if let Some(exclusion) = self.exclusions.of(name) {
             return (!kind.is_dir()).then_some(Change::Excluded(exclusion));
         }
         if kind.is_dir() {
             let usual = self.host.root().metadata().map_or((0, 0), |root| (root.uid(), root.gid()));
             let is_usual = metadata.mode() & 0o7777 == DIRECTORY_MODE && (metadata.uid(), metadata.gid()) == usual;
-            let adopted = || Change::Adopted("a directory of no package, with a mode or owner of its own".to_owned());
-            return (!is_usual && !self.exclusions.is_mentioned(name)).then(adopted);
+            let change = match (is_usual && !unmanaged::has_acl(path, self.host), self.is_empty(path)) {
+                (false, _) => Change::Adopted("a directory of no package, with a mode or owner of its own".to_owned()),
+                (true, true) => Change::Unowned("an empty directory of no package"),
+                (true, false) => return None,
+            };
+            return (!self.exclusions.is_mentioned(name)).then_some(change);
         }
         if kind.is_symlink() {
-            let is_of_units = path != Path::new(DEFAULT_TARGET) && UNITS.iter().any(|units| path.starts_with(units));
             let target = fs::read_link(self.host.below_root(path)).ok()?;
             let Some(target) = target.to_str() else {
                 return Some(Change::Left { reason: "its target is not UTF-8".to_owned(), command: None });
             };
+            let leads_to_unit = target == "/dev/null"
+                || !target.starts_with('/')
+                || UNIT_FILES.iter().any(|units| Path::new(target).starts_with(units));
+            let is_below_units = UNITS.iter().any(|units| path.starts_with(units));
+            let is_of_units = is_below_units && leads_to_unit && path != Path::new(DEFAULT_TARGET);
             let is_usual = is_of_units || self.exclusions.links(name, target);
             return (!is_usual).then(|| Change::Adopted("a symlink of no package".to_owned()));
         }
-        if !kind.is_file() || is_mounted(&self.host.below_root(path)) {
-            return None;
+        if is_mounted(&self.host.below_root(path)) {
+            return Some(Change::Left { reason: "another file is mounted on it".to_owned(), command: None });
+        }
+        if !kind.is_file() {
+            return Some(special());
         }
         if metadata.len() > MAX_SIZE {
-            return Some(Change::Left { reason: "it is larger than 16 MiB".to_owned(), command: by_name(path) });
+            return Some(Change::Left { reason: TOO_LARGE.to_owned(), command: by_name(path) });
         }
         let Some(content) = self.content(path) else {
             return Some(Change::Left { reason: "it cannot be read".to_owned(), command: None });
@@ -194,7 +247,7 @@ impl Search<'_> {
             return (sum.is_of(&content) != Some(true)).then(changed);
         }
         match self.exclusions.mention(name, &content) {
-            None => Some(Change::Unowned),
+            None => Some(Change::Unowned("a file of no package")),
             Some(Mention::Copied) => None,
             Some(Mention::Unknown(package)) if resource_mode(path, metadata.mode(), self.host) == PRIVATE_MODE => {
                 let reason = format!("a script of package {package} may have generated it with a key");
@@ -204,6 +257,12 @@ impl Search<'_> {
                 Some(Change::Adopted(format!("a file that a script of package {package} may have generated")))
             }
         }
+    }
+
+    /// Returns true if there is nothing in a directory.
+    fn is_empty(&self, directory: &Path) -> bool {
+        let after = (Bound::Excluded(directory), Bound::Unbounded);
+        self.files.range::<Path, _>(after).next().is_none_or(|(path, _)| !path.starts_with(directory))
     }
 
     /// Returns the change if an alternative was chosen manually.
@@ -244,14 +303,15 @@ impl Search<'_> {
             let entries = WalkDir::new(&root).min_depth(1).max_depth(1).into_iter().filter_map(Result::ok);
             entries.filter_map(|found| entry(found, &root, directory)).collect::<Vec<_>>()
         });
-        let paths: Vec<PathBuf> = entries.collect();
+        let paths: Vec<PathBuf> = entries.chain(self.has_work_of_root().then(|| OF_ROOT.into())).collect();
         let packaged = self.host.system().packaged_files(&paths);
         let has_managed = |path: &Path| {
             let inside = BString::from([&id(path)[..], b"/"].concat());
             self.managed.range(inside.clone()..).next().is_some_and(|managed| managed.starts_with(&inside))
         };
         let is_left = |path: &&PathBuf| {
-            let is_known = packaged.contains_key(*path) || self.is_managed(path) || self.is_included(path);
+            let is_of_package = packaged.contains_key(*path) && *path != Path::new(OF_ROOT);
+            let is_known = is_of_package || self.is_managed(path) || self.is_included(path);
             !is_known && !has_managed(path)
         };
         let candidate = |path: &PathBuf| {
@@ -259,6 +319,18 @@ impl Search<'_> {
             left(path, "its directory is only searched on request", command)
         };
         paths.iter().filter(is_left).map(candidate).collect()
+    }
+
+    /// Returns true if the home directory of root contains files other than those that a package has put there, and keys for logins.
+    fn has_work_of_root(&self) -> bool {
+        let root = self.host.below_root(Path::new(OF_ROOT));
+        let mut entries = fs::read_dir(&root).into_iter().flatten().filter_map(Result::ok);
+        let is_own = |entry: fs::DirEntry| {
+            let path = Path::new(OF_ROOT).join(entry.file_name());
+            let mention = self.content(&path).and_then(|content| self.exclusions.mention(path.to_str()?, &content));
+            entry.file_name() != ".ssh" && mention != Some(Mention::Copied)
+        };
+        entries.any(is_own)
     }
 
     /// Returns the package to group a file with: the one with the name of a directory for fragments, such as
@@ -273,9 +345,10 @@ impl Search<'_> {
         if let Some(package) = path.to_str().and_then(|path| self.exclusions.package(path)) {
             return Some(package);
         }
-        // The searched directories themselves are shared by all packages.
-        let is_scope = |above: &&Path| SCOPES.iter().any(|scope| *above == Path::new(scope));
-        let mut above = path.ancestors().skip(1).take_while(|above| !is_scope(above));
+        // The searched directories themselves, and those above them, are shared by all packages.
+        let scopes = || SCOPES.iter().chain(&OPTIONAL).map(Path::new).chain(self.include.iter().map(PathBuf::as_path));
+        let is_shared = |above: &&Path| scopes().any(|scope| scope.starts_with(above));
+        let mut above = path.ancestors().skip(1).take_while(|above| !is_shared(above));
         above.find_map(|above| self.namesake(above).map(Ok).or_else(|| self.only_package_in(above)))?.ok()
     }
 
@@ -299,6 +372,11 @@ impl Search<'_> {
             _ => Some(Err(SeveralError)),
         }
     }
+}
+
+/// Returns the change for a socket, a device or the like.
+fn special() -> Change {
+    Change::Left { reason: "it is neither a file, a directory nor a symlink".to_owned(), command: None }
 }
 
 /// A directory belongs to several packages.

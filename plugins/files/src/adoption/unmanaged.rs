@@ -1,9 +1,11 @@
 //! Adopts an unmanaged file as a resource file, a patch of the package's version, or a definition.
 
-use super::exclusions::{is_excluded, is_generated};
-use crate::overlay::adopt::{LOCAL_BASE, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write};
+use super::exclusions::{Exclusions, is_excluded, is_generated};
+use crate::overlay::adopt::{
+    LOCAL_BASE, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write, write_symlink,
+};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
 use holo_change::acl::{Tag, letters};
 use holo_change::error::PathError;
 use holo_change::{ExtendedAttributes, Tree};
@@ -45,12 +47,66 @@ fn describe_deleted(path: &Path, host: &Host, adoption: Adoption<'_>) -> Adopted
     let Ok(name) = definable(path) else { return Adopted::Unknown };
     let Some(package) = host.system().configuration_files().remove(path) else { return Adopted::Unknown };
     let mut definition = format!("[[file]]\npath = {}\nensure = \"absent\"\n", quoted(name));
-    // On another machine, the package would install the file later.
+    push_package(&mut definition, &package, adoption);
+    Adopted::Done { definition }
+}
+
+/// Makes the definition of a packaged file require the package: on another machine, the package would install the file later.
+fn push_package(definition: &mut String, package: &str, adoption: Adoption<'_>) {
     let package = format!("package:{package}");
     if adoption.with.iter().any(|id| *id == package) {
         let _ = writeln!(definition, "requires = [{}]", quoted(&package));
     }
-    Adopted::Done { definition }
+}
+
+/// The mode, owner and ACL of a packaged file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// They are those of the package, or those that a script of a package has set.
+    Packaged,
+    /// They are others.
+    Changed,
+    /// They are unusual, and those of the package are unknown: package managers such as dpkg do not record them.
+    Unknown,
+}
+
+/// The usual modes of packaged files and directories, which belong to root.
+const USUAL_MODES: [u32; 2] = [0o644, 0o755];
+
+/// Compares the mode, owner and ACL of a file or directory with those of its package.
+pub(super) fn rights(
+    path: &Path,
+    metadata: &Metadata,
+    packaged: Option<&PackagedFile>,
+    exclusions: &Exclusions,
+    host: &Host,
+) -> Rights {
+    if has_acl(path, host) {
+        return Rights::Changed;
+    }
+    let mode = metadata.mode() & 0o7777;
+    let is_usual = USUAL_MODES.contains(&mode) && owners(metadata, host).is_empty();
+    // A script may set those of a whole directory.
+    let mut above = path.ancestors().filter_map(Path::to_str).take_while(|above| above.matches('/').count() > 1);
+    if path.to_str().is_none_or(|path| exclusions.is_mentioned(path))
+        || above.any(|above| exclusions.is_mentioned(above))
+    {
+        return Rights::Packaged;
+    }
+    let original = packaged.filter(|_| metadata.is_file()).and_then(|packaged| original(path, packaged, host));
+    match original {
+        Some(original) if original.mode == mode && original.is_of_root == owners(metadata, host).is_empty() => {
+            Rights::Packaged
+        }
+        Some(_) => Rights::Changed,
+        None if is_usual => Rights::Packaged,
+        None => Rights::Unknown,
+    }
+}
+
+/// Returns true if a file has an ACL that its mode does not determine.
+pub(super) fn has_acl(path: &Path, host: &Host) -> bool {
+    acl_entries(path, host).is_ok_and(|entries| !entries.is_empty())
 }
 
 fn describe(
@@ -70,8 +126,17 @@ fn describe(
         }
     };
     let mut definition = format!("[[file]]\npath = {}\n", quoted(name));
+    let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
+    let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
+    let has_odd_name = suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
     if kind.is_symlink() {
         let target = fs::read_link(shown)?;
+        let is_instead = packaged.as_ref().is_some_and(|packaged| packaged.digest.is_some());
+        if is_instead && !has_odd_name && target != Path::new("/dev/null") {
+            let to = adoption.directory.join(LOCAL_BASE).join(path.strip_prefix("/").unwrap_or(path));
+            write_symlink(&to, &target).map_err(|error| error.error)?;
+            return Ok(Adopted::Done { definition: String::new() });
+        }
         let Some(target) = target.to_str() else {
             output.error(format!("cannot adopt {}: its target {target:?} is not UTF-8", adoption.id));
             return Ok(Adopted::Failed);
@@ -86,10 +151,21 @@ fn describe(
         return Ok(Adopted::Failed);
     }
     let acl = acl_entries(path, host).map_err(|error| error.error)?;
+    let push_rights = |definition: &mut String| {
+        push_owner(definition, metadata, host);
+        push_acl(definition, &acl);
+        if let Some(packaged) = &packaged {
+            push_package(definition, &packaged.package, adoption);
+        }
+    };
+    let others = other_attributes(path, host).map_err(|error| error.error)?;
+    if !others.is_empty() {
+        let names = others.join(", ");
+        output.warning(format!("{} is adopted without what no definition can declare: {names}", adoption.id));
+    }
     if kind.is_dir() {
         let _ = writeln!(definition, "ensure = \"directory\"\nmode = \"{mode:04o}\"");
-        push_owner(&mut definition, metadata, host);
-        push_acl(&mut definition, &acl);
+        push_rights(&mut definition);
         return Ok(Adopted::Done { definition });
     }
     if let Some(reason) = has_waiting_version(path, host) {
@@ -103,14 +179,21 @@ fn describe(
         output
             .warning(format!("{id} may contain secrets of this machine: the resource file with its content is a copy"));
     }
-    let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
     let is_generated = packaged.is_none() && is_generated(name, host);
-    let is_brought = packaged.is_some() || is_generated;
-    if is_brought && !acl.is_empty() {
-        output.warning(format!("{} is adopted without its ACL, which a file of a package cannot declare", adoption.id));
+    // An overlay has the mode and owner that the package has given to the file.
+    let has_own_rights = (packaged.is_some() || is_generated)
+        && rights(path, metadata, packaged.as_ref(), &Exclusions::read(host), host) != Rights::Packaged;
+    let is_unchanged =
+        |file: &PackagedFile| file.digest.as_ref().and_then(|digest| digest.is_of(&content)) == Some(true);
+    if has_own_rights && packaged.as_ref().is_some_and(is_unchanged) {
+        let _ = writeln!(definition, "mode = \"{mode:04o}\"");
+        push_rights(&mut definition);
+        return Ok(Adopted::Done { definition });
     }
+    let is_brought = (packaged.is_some() || is_generated) && !has_own_rights;
     let original = match &packaged {
-        Some(packaged) => of(path, packaged, host),
+        _ if has_own_rights => None,
+        Some(packaged) => original(path, packaged, host).map(|original| original.content),
         None if is_generated => generated_content(name, host),
         None => None,
     };
@@ -128,9 +211,7 @@ fn describe(
     }
     // The package installs its file with mode and owner. A file without a package does not exist on other machines, where an overlay would
     // do nothing.
-    let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
-    let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
-    if is_brought && !is_odd {
+    if is_brought && !content.is_empty() && !has_odd_name {
         let to = adoption.directory.join(LOCAL_BASE).join(path.strip_prefix("/").unwrap_or(path));
         write(&to, &content, resource_mode).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
@@ -146,8 +227,7 @@ fn describe(
     if resource_mode == PRIVATE_MODE {
         definition.push_str("sensitive = true\n");
     }
-    push_owner(&mut definition, metadata, host);
-    push_acl(&mut definition, &acl);
+    push_rights(&mut definition);
     Ok(Adopted::Done { definition })
 }
 
@@ -188,6 +268,17 @@ fn acl_entries(path: &Path, host: &Host) -> Result<Vec<String>, PathError> {
     Ok(entries.map(named).collect())
 }
 
+/// Returns the names of the extended attributes that no definition can declare, such as `security.capability`.
+fn other_attributes(path: &Path, host: &Host) -> Result<Vec<String>, PathError> {
+    let attributes = ExtendedAttributes::of(&Tree::open(host.root())?.place(path))?;
+    Ok(attributes.names().filter(|name| !is_of_system(name)).map(ToString::to_string).collect())
+}
+
+/// Returns true for ACLs, and for attributes that the system sets again on another machine.
+fn is_of_system(name: &BStr) -> bool {
+    name.starts_with(b"system.") || ["security.selinux", "security.ima", "security.evm"].iter().any(|own| name == *own)
+}
+
 /// Returns the owner and the group where they differ from those of the root directory, which are the default.
 fn owners(metadata: &Metadata, host: &Host) -> Vec<(&'static str, String)> {
     let usual = host.root().metadata().map_or((0, 0), |root| (root.uid(), root.gid()));
@@ -221,8 +312,15 @@ const ARCHIVES: &str = "/var/cache/apt/archives";
 const UCF_CONTENTS: &str = "/var/lib/ucf/cache";
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the original content of a package's file, if an archive with the right content exists.
-pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8>> {
+/// A file as its package contains it.
+struct Original {
+    content: Vec<u8>,
+    mode: u32,
+    is_of_root: bool,
+}
+
+/// Returns a file as its package contains it, if an archive with the right content exists.
+fn original(path: &Path, file: &PackagedFile, host: &Host) -> Option<Original> {
     let digest = file.digest.as_ref()?;
     let begins = format!("{}_", file.package);
     let archives = fs::read_dir(host.below_root(Path::new(ARCHIVES))).ok()?.filter_map(Result::ok);
@@ -232,8 +330,8 @@ pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8
         name.starts_with(&begins) && name.ends_with(".deb")
     };
     // There may be archives of other versions.
-    let contents = archives.iter().filter(is_of_package).filter_map(|archive| unpack(archive, path, host));
-    contents.into_iter().find(|content| digest.is_of(content) == Some(true))
+    let mut originals = archives.iter().filter(is_of_package).filter_map(|archive| unpack(archive, path, host));
+    originals.find(|original| digest.is_of(&original.content) == Some(true))
 }
 
 /// Returns the content that `ucf` has installed at a path.
@@ -241,8 +339,8 @@ fn generated_content(path: &str, host: &Host) -> Option<Vec<u8>> {
     fs::read(host.below_root(Path::new(UCF_CONTENTS)).join(path.replace('/', ":"))).ok()
 }
 
-/// Returns the content of a file in a Debian package.
-fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Vec<u8>> {
+/// Returns a file in a Debian package.
+fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Original> {
     let unpacked = host.cache_dir().join("original.tar");
     let mut program = Program::new("dpkg-deb");
     program.arg("--fsys-tarfile").arg(archive).stdout_file(File::create(&unpacked).ok()?).timeout(TIME_LIMIT);
@@ -252,17 +350,20 @@ fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Vec<u8>> {
     content
 }
 
-/// Returns the content of a file in a tar archive.
-fn extract(archive: &Path, path: &Path) -> Option<Vec<u8>> {
+/// Returns a file in a tar archive.
+fn extract(archive: &Path, path: &Path) -> Option<Original> {
     let wanted = path.strip_prefix("/").ok()?;
     let mut archive = tar::Archive::new(File::open(archive).ok()?);
     for entry in archive.entries().ok()? {
         let mut entry = entry.ok()?;
         let is_wanted = entry.path().is_ok_and(|path| path.strip_prefix(".").unwrap_or(&path) == wanted);
         if is_wanted && entry.header().entry_type().is_file() {
+            let header = entry.header();
+            let mode = header.mode().ok()? & 0o7777;
+            let is_of_root = header.uid().ok()? == 0 && header.gid().ok()? == 0;
             let mut content = Vec::new();
             entry.read_to_end(&mut content).ok()?;
-            return Some(content);
+            return Some(Original { content, mode, is_of_root });
         }
     }
     None

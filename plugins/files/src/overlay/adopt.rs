@@ -182,9 +182,7 @@ impl Target<'_> {
                 if target == Path::new("/dev/null") {
                     return Err(EvaluationError("it is a link to /dev/null, which masks resource files".to_owned()));
                 }
-                let path = self.directory.join(self.below(b""));
-                make_folder(&path)?;
-                symlink(target, &path).map_err(|error| PathError::new("symlink", &path, error))?;
+                write_symlink(&self.directory.join(self.below(b"")), &target)?;
             }
             (Content::File { .. }, text) => {
                 let read = match text {
@@ -259,6 +257,12 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PathEr
     make_folder(path)?;
     let written = fs::write(path, content).and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)));
     written.map_err(|error| PathError::new("write", path, error))
+}
+
+/// Creates a symlink and its parent directories.
+pub(crate) fn write_symlink(path: &Path, target: &Path) -> Result<(), PathError> {
+    make_folder(path)?;
+    symlink(target, path).map_err(|error| PathError::new("symlink", path, error))
 }
 
 fn make_folder(path: &Path) -> Result<(), PathError> {

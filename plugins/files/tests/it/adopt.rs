@@ -15,7 +15,54 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("an edit of a package's file is a patch of the original, which is the base", &needs, patched),
         trial_of("a file that others cannot reach is adopted as a private one", &[], private),
         trial_of("a fragment belongs to the package that reads it", &[], fragments),
+        trial_of("a mode that is not the package's is adopted or listed", &[], modes),
+        trial_of("files of no package are grouped with none, if there is only one", &[], ungrouped),
     ]
+}
+
+const WEB: &str = "Package: web\nStatus: install ok installed\nVersion: 1\nConffiles:\n /etc/web/web.conf \
+                   098f6bcd4621d373cade4e832627b4f6\n /etc/web/link.conf 0\n";
+
+/// A machine with one package, whose file contains `test`.
+fn with_one_package() -> ScratchRoot {
+    ScratchRoot::new()
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("var/lib/dpkg/status", WEB)
+        .file(
+            "var/lib/dpkg/info/web.list",
+            "/.\n/etc\n/etc/web\n/etc/web/web.conf\n/etc/web/link.conf\n/etc/os-release\n",
+        )
+        .file("etc/web/web.conf", "test")
+        .symlink("etc/web/link.conf", "web.conf")
+}
+
+fn modes() {
+    let root = with_one_package().mode("etc/web/web.conf", 0o600);
+    let run = root.holo(&["adopt", "--all"]);
+    assert!(run.stdout.contains_str("entity file:/etc/web/web.conf\n"), "{run}");
+    assert!(run.stdout.contains_str("its mode or owner is unusual"), "{run}");
+    assert!(root.join("etc/holo/resources/files/10-local/etc/web/link.conf").is_symlink(), "{run}");
+    assert!(root.holo(&["adopt", "file:/etc/web/web.conf"]).success());
+    let definition = root.read("etc/holo/resources/files/adopted.toml");
+    assert!(definition.ends_with(b"path = \"/etc/web/web.conf\"\nmode = \"0600\"\n"), "{definition}");
+    let run = root.holo(&["check"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    // With an edit, it is declared as a whole.
+    let root = with_one_package().mode("etc/web/web.conf", 0o600);
+    root.write("etc/web/web.conf", "edited");
+    let run = root.holo(&["adopt", "--all"]);
+    assert!(run.success() && run.stdout.contains_str("changed from the version in package web"), "{run}");
+    assert!(root.read("etc/holo/resources/files/adopted-web.toml").contains_str("mode = \"0600\"\n"), "{run}");
+}
+
+fn ungrouped() {
+    let root = with_one_package().file("srv/app/x", "x").file("opt/app/y", "y");
+    let [srv, opt] = ["srv", "opt/app"].map(|path| root.join(path).display().to_string());
+    let run = root.holo(&["adopt", "--all", "--include", &srv, "--include", &opt]);
+    assert!(run.success(), "{run}");
+    let definitions = root.read("etc/holo/resources/files/adopted.toml");
+    assert!(definitions.contains_str("/srv/app/x") && definitions.contains_str("/opt/app/y"), "{definitions}");
 }
 
 fn private() {
@@ -61,7 +108,10 @@ fn patched() {
     let status =
         format!("Package: web\nStatus: install ok installed\nVersion: 1:2\nConffiles:\n /etc/web.conf {sum}\n");
     root.write("var/lib/dpkg/status", status);
-    let run = root.run("dpkg-deb", &["--build", &path("build"), &path("var/cache/apt/archives/web_1%3a2_all.deb")]);
+    let run = root.run(
+        "dpkg-deb",
+        &["--root-owner-group", "--build", &path("build"), &path("var/cache/apt/archives/web_1%3a2_all.deb")],
+    );
     assert!(run.success(), "{run}");
     fs::remove_dir_all(root.join("build")).unwrap();
 

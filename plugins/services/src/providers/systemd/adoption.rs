@@ -6,7 +6,7 @@ use super::tool::{self, Tool};
 use super::words::{self, UnitFileState};
 use crate::providers::{ManagerError, Notice, Noticed};
 use crate::state::Enablement;
-use crate::unit::UnitName;
+use crate::unit::{Scope, UnitName};
 use glob::Pattern;
 use holo_plugin::system::Root;
 use std::collections::BTreeMap;
@@ -35,8 +35,10 @@ pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, Manage
         }
     }
     found.extend(instances(&root, &presets).into_iter().map(|unit| (unit, Notice::Enabled)));
+    found.extend(of_all_users(&root));
     let noticed = |(unit, notice): (UnitName, Notice)| {
-        let file = files::path(&root, &Directories::of_system(), &unit).map(|path| Path::new("/").join(path));
+        let directories = Directories::find(&root, unit.scope()).unwrap_or_else(Directories::of_system);
+        let file = files::path(&root, &directories, &unit).map(|path| Path::new("/").join(path));
         Noticed { unit, notice, file }
     };
     Ok(found.into_iter().map(noticed).collect())
@@ -85,6 +87,40 @@ fn instances(root: &Root, presets: &Presets<'_>) -> Vec<UnitName> {
     found
 }
 
+/// Returns the units that were enabled or masked manually for all users.
+fn of_all_users(root: &Root) -> Vec<(UnitName, Notice)> {
+    let own = Path::new(FOR_ALL_USERS);
+    let unit = |name: &str| words::complete(name).ok().map(|unit| unit.in_scope(Scope::AllUsers));
+    let named = named(root, &PRESETS_OF_USERS);
+    let is_usual = |link: &Path, name: &str| {
+        root.has(Path::new(ENABLED_FOR_ALL_USERS).join(link)) || named.iter().any(|pattern| pattern.matches(name))
+    };
+    let mut found = Vec::new();
+    for name in root.names(own).unwrap_or_default() {
+        let Some(name) = name.to_str() else { continue };
+        if name.ends_with(".wants") || name.ends_with(".requires") {
+            let links = root.names(own.join(name)).unwrap_or_default();
+            let links = links.iter().filter_map(|link| link.to_str());
+            let by_hand = links.filter(|link| !is_usual(&Path::new(name).join(link), link));
+            found.extend(by_hand.filter_map(unit).map(|unit| (unit, Notice::Enabled)));
+        } else if root.link(own.join(name)).ok().flatten().is_some_and(|target| target == Path::new("/dev/null")) {
+            found.extend(unit(name).map(|unit| (unit, Notice::Masked)));
+        }
+    }
+    found
+}
+
+/// The directory in which units are enabled and masked for all users.
+const FOR_ALL_USERS: &str = "etc/systemd/user";
+/// The records of Debian's packages about these units, as below [`ENABLED_BY_PACKAGES`].
+const ENABLED_FOR_ALL_USERS: &str = "var/lib/systemd/deb-systemd-user-helper-enabled";
+/// The directories of presets of users in order of precedence, highest first.
+const PRESETS_OF_USERS: [&str; 4] = [
+    "etc/systemd/user-preset",
+    "run/systemd/user-preset",
+    "usr/local/lib/systemd/user-preset",
+    "usr/lib/systemd/user-preset",
+];
 /// The directories of presets in order of precedence, highest first.
 const DIRECTORIES: [&str; 5] = [
     "etc/systemd/system-preset",
@@ -114,7 +150,7 @@ struct Presets<'a> {
 
 impl<'a> Presets<'a> {
     pub(super) fn read(root: &'a Root) -> Presets<'a> {
-        Presets { root, recorded: root.has(ENABLED_BY_PACKAGES).then(|| named(root)) }
+        Presets { root, recorded: root.has(ENABLED_BY_PACKAGES).then(|| named(root, &DIRECTORIES)) }
     }
 
     /// Returns true if a unit is enabled by default. `preset` is the preset shown by `systemctl`.
@@ -147,9 +183,9 @@ impl<'a> Presets<'a> {
 }
 
 /// Returns the patterns of units that presets enable, except for one that matches all units.
-fn named(root: &Root) -> Vec<Pattern> {
+fn named(root: &Root, directories: &[&str]) -> Vec<Pattern> {
     let mut files: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
-    for directory in DIRECTORIES.iter().map(Path::new) {
+    for directory in directories.iter().map(Path::new) {
         for name in root.names(directory).unwrap_or_default() {
             let path = directory.join(&name);
             files.entry(PathBuf::from(name)).or_insert(path);
@@ -172,6 +208,30 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn units_of_all_users_are_told_from_those_of_packages() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |path: &str| folder.path().join(path);
+        let own = "etc/systemd/user/default.target.wants";
+        let record = "var/lib/systemd/deb-systemd-user-helper-enabled/default.target.wants";
+        for directory in [own, record, "usr/lib/systemd/user-preset"] {
+            fs::create_dir_all(path(directory)).unwrap();
+        }
+        fs::write(path(record).join("sound.service"), "").unwrap();
+        fs::write(path("usr/lib/systemd/user-preset/90.preset"), "enable agent.socket\n").unwrap();
+        for unit in ["sound.service", "agent.socket", "greet.service"] {
+            symlink("/x", path(own).join(unit)).unwrap();
+        }
+        symlink("/dev/null", path("etc/systemd/user/quiet.service")).unwrap();
+        let mut found: Vec<_> = of_all_users(&Root::new(folder.path()))
+            .into_iter()
+            .map(|(unit, notice)| (unit.scope().qualify(unit.as_str()), notice))
+            .collect();
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected = [("@users/greet.service", Notice::Enabled), ("@users/quiet.service", Notice::Masked)];
+        assert_eq!(found, expected.map(|(name, notice)| (name.to_owned(), notice)));
+    }
 
     #[test]
     fn what_a_person_has_decided_is_told_from_what_packages_have() {

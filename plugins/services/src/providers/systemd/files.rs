@@ -236,7 +236,7 @@ pub(super) struct Directories {
 impl Directories {
     /// Returns the directories of a manager; `None` if its user does not exist. Below another root, home directories
     /// are unknown.
-    fn find(root: &Root, scope: &Scope) -> Option<Directories> {
+    pub(super) fn find(root: &Root, scope: &Scope) -> Option<Directories> {
         let user = match scope {
             Scope::System => return Some(Directories::of_system()),
             Scope::AllUsers => return Some(Directories { all: paths(&OF_USERS), end: "systemd/user", owner: None }),
