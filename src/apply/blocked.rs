@@ -66,10 +66,12 @@ impl Walk<'_> {
         })
     }
 
-    /// Blocks an entity until orphans have restored what it edits.
+    /// Blocks an entity until orphans have restored what it edits, or the permissions of what it finds.
     fn by_orphan(&self, entity: EntityIndex) -> Option<Blocked> {
         self.plan.restored_by(entity).iter().find_map(|&orphan| {
-            let restores = format!("edits what {} restores", self.entities[orphan].id());
+            let is_access = self.entities[orphan].edges().owns.iter().any(|own| own.kind == "path-access");
+            let of_what = if is_access { "needs the permissions that" } else { "edits what" };
+            let restores = format!("{of_what} {} restores", self.entities[orphan].id());
             let (end, state) = match self.ends[orphan].filter(|_| self.selected.contains(orphan)) {
                 Some(End::Unchanged | End::Changed) => return None,
                 Some(End::Pending) if self.task == Task::Check => return None,
