@@ -14,7 +14,7 @@ use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{Decision, Track, Tracks};
+use holo_change::tracked::{Decision, State, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -247,13 +247,17 @@ impl<'a> Accesses<'a> {
         Ok(Plan { steps, ..Plan::default() })
     }
 
-    /// Returns true if another entity takes over the path of an orphan that restores only what is below.
+    /// Returns true if another entity takes over the path of an orphan that restores permissions below. A directory that was there before
+    /// is restored at once; a file that was there instead would be in the way of the other entity.
     pub(super) fn hands_over(&self, entity: &DeclaredFile) -> Result<bool, DeclaredError> {
         if entity.definition.is_some() || !self.recall(&entity.id())?.is_some_and(|record| is_recursive(&record)) {
             return Ok(false);
         }
         let path = self.inspection.tracker.canonical(&entity.path)?;
-        Ok(claims::all(self.inspection.host.locations()).iter().any(|claim| claim.covers(&path)))
+        let record = self.inspection.recall(entity)?;
+        let base = record.as_ref().and_then(|record| Some(&record.base.get(&path)?.base));
+        let was_file = matches!(base, Some(State::File { .. } | State::Symlink { .. }));
+        Ok(was_file && claims::all(self.inspection.host.locations()).iter().any(|claim| claim.covers(&path)))
     }
 
     /// Restores the original permissions and removes the record.
