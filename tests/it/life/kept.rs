@@ -403,4 +403,35 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a file of a scaffold is adopted",
+        &[Fill("etc/app", Scaffold(&["x", "sub/z"], 0)), Apply, Adopt("etc/app/x", 1), Apply, Force],
+    ),
+    (
+        "a file of an archive is adopted",
+        &[Fill("etc/app", Archive(&["x", "sub/z"], 0)), Apply, Adopt("etc/app/x", 1), Apply, Force],
+    ),
+    (
+        "an adopted file becomes one of a scaffold",
+        &[
+            Define("etc/app/x", Edits("line", false)),
+            Adopt("etc/app/x", 1),
+            Apply,
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "an overlaid file of a scaffold that goes is adopted",
+        &[
+            Fill("etc/app", Scaffold(&["x", "sub/z"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Adopt("etc/app/x", 1),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Apply,
+        ],
+    ),
 ];
