@@ -191,7 +191,8 @@ impl Bundle {
             0..=2 => Bundle::Nothing,
             3..=5 => Bundle::Scaffold(files, version),
             6 => Bundle::Purging(files, version),
-            7 => Bundle::Recursive(random.pick::<&str>(&["0750", "0755"])),
+            // Directories that are made for files below have this mode, and get another one only with the next apply.
+            7 => Bundle::Recursive("0755"),
             _ => Bundle::Archive(files, version),
         }
     }
@@ -245,7 +246,7 @@ impl Definitions {
         for (path, bundle) in &self.bundles {
             if let Bundle::Recursive(mode) = bundle {
                 tables.push_str(&format!(
-                    "[[file]]\npath = \"/{path}\"\nensure = \"directory\"\nmode = \"{mode}\"\nrecurse = true\nacl = [\"user:7:rX\"]\n"
+                    "[[file]]\npath = \"/{path}\"\nensure = \"directory\"\nmode = \"{mode}\"\nrecurse = true\nfile_mode = \"0640\"\nacl = [\"user:7:rX\"]\n"
                 ));
             }
         }
