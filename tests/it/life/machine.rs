@@ -320,7 +320,13 @@ impl Machine {
                 self.unclear.insert(path.to_owned());
             }
             natural.extend_from_slice(line.as_bytes());
+            let before = self.disk();
             fs::write(full, content).unwrap();
+            let after = self.disk();
+            let others = PATHS.into_iter().chain(NAMES).filter(|other| *other != path);
+            for other in others.filter(|other| before.get(*other) != after.get(*other)) {
+                self.is_written(other, after.get(other));
+            }
             return;
         }
         self.person(path, |full| fs::write(full, content));
