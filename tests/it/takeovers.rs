@@ -17,7 +17,7 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 8] = [
     Case { name: "a declared file becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_declared },
     Case { name: "a file of a scaffold becomes a declared one", plugin: "files", before: declared_after_scaffold },
     Case { name: "a scaffold has a new version of what is laid over", plugin: "scaffold", before: under_an_overlay },
@@ -26,7 +26,6 @@ const CASES: [Case; 9] = [
     Case { name: "a file of a scaffold becomes one of an archive", plugin: "archives", before: archive_after_scaffold },
     Case { name: "a file of an archive becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_archive },
     Case { name: "a scaffold comes when permissions go", plugin: "files", before: scaffold_after_permissions },
-    Case { name: "a declared file comes below permissions", plugin: "files", before: declared_below_permissions },
 ];
 
 const PLUGINS: [&str; 3] = ["files", "scaffold", "archives"];
@@ -199,11 +198,6 @@ fn scaffold_after_permissions(root: &ScratchRoot) {
     give_permissions(root);
     fs::remove_file(root.join("usr/share/holo/files/b.toml")).unwrap();
     scaffold(root, "rendered\n");
-}
-
-fn declared_below_permissions(root: &ScratchRoot) {
-    give_permissions(root);
-    declare(root);
 }
 
 fn under_an_overlay(root: &ScratchRoot) {
