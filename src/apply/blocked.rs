@@ -6,7 +6,7 @@ use crate::error::FatalError;
 use crate::plan::{Reception, Requirement, ownership};
 use crate::plugin::Task;
 use crate::report::End;
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Receipt;
 
 /// An entity is not worked on.
@@ -46,12 +46,13 @@ impl Walk<'_> {
     }
 
     /// Blocks an orphan until the entities that own its former assets have taken over.
-    fn by_successor(&self, entity: EntityIndex) -> Option<Blocked> {
-        self.plan.successors(entity).iter().find_map(|&successor| {
+    fn by_successor(&self, orphan: EntityIndex) -> Option<Blocked> {
+        self.plan.successors(orphan).iter().find_map(|&successor| {
             let takes_over = format!("{} takes over from it", self.entities[successor].id());
             let (end, state) = match self.ends[successor].filter(|_| self.selected.contains(successor)) {
                 Some(End::Unchanged | End::Changed) => return None,
-                // Until then it is unknown what remains to be scrubbed.
+                // Plugins know which single paths are taken over. Otherwise it is unknown what remains to be scrubbed.
+                Some(End::Pending) if self.takes_single_paths(orphan, successor) => return None,
                 Some(End::Pending) => (End::Pending, ""),
                 Some(End::ConditionNotMet) => (End::ConditionNotMet, ", and is left out"),
                 None => (End::ConditionNotMet, ", and is not selected"),
@@ -66,10 +67,22 @@ impl Walk<'_> {
         })
     }
 
-    /// Blocks an entity until orphans have restored what it edits.
+    /// Returns true if a check has found a successor pending that takes single paths over, and if that is all there is to take over.
+    fn takes_single_paths(&self, orphan: EntityIndex, successor: EntityIndex) -> bool {
+        let (theirs, own) = (self.entities[orphan].edges(), self.entities[successor].edges());
+        let is_path = |kind: &BStr| kind == "path" || kind.starts_with(b"path-");
+        self.task == Task::Check
+            && self.hold(successor).is_none()
+            && theirs.owns.iter().all(|owned| is_path(owned.kind))
+            && own.owns.iter().all(|owned| owned.kind == "path")
+    }
+
+    /// Blocks an entity until orphans have restored what it edits, or the permissions of what it finds.
     fn by_orphan(&self, entity: EntityIndex) -> Option<Blocked> {
         self.plan.restored_by(entity).iter().find_map(|&orphan| {
-            let restores = format!("edits what {} restores", self.entities[orphan].id());
+            let is_access = self.entities[orphan].edges().owns.iter().any(|own| own.kind == "path-access");
+            let of_what = if is_access { "needs the permissions that" } else { "edits what" };
+            let restores = format!("{of_what} {} restores", self.entities[orphan].id());
             let (end, state) = match self.ends[orphan].filter(|_| self.selected.contains(orphan)) {
                 Some(End::Unchanged | End::Changed) => return None,
                 Some(End::Pending) if self.task == Task::Check => return None,

@@ -146,7 +146,7 @@ pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], e
     edges
 }
 
-/// Makes each entity wait for the orphans that restore what it edits, except where the orphan itself waits for it: by way of an entity that
+/// Makes each entity wait for the orphans that restore what it edits or finds, except where the orphan itself waits for it: by way of an entity that
 /// takes over. Returns the orphans of each such entity.
 pub(super) fn restore(
     nodes: &PerEntity<Node<'_>>,
@@ -161,16 +161,16 @@ pub(super) fn restore(
     let waiting = Waiting::new(&waits);
     let mut added: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
     let mut more = Vec::new();
-    for &Restoration { orphan, editor, edited } in restorations {
-        let (mut seen, mut left) = (HashSet::from([editor]), vec![editor]);
+    for &Restoration { orphan, heir, kind } in restorations {
+        let (mut seen, mut left) = (HashSet::from([heir]), vec![heir]);
         while let Some(entity) = left.pop() {
             let next = waiting.of(entity).iter().chain(added.get(&entity).into_iter().flatten());
             left.extend(next.filter(|&&next| seen.insert(next)));
         }
         if !seen.contains(&orphan) {
-            added.entry(orphan).or_default().push(editor);
-            restored_by.entry(editor).or_default().push(orphan);
-            more.push(Edge { from: orphan, to: editor, kind: EdgeKind::Owns(edited), reversed: false });
+            added.entry(orphan).or_default().push(heir);
+            restored_by.entry(heir).or_default().push(orphan);
+            more.push(Edge { from: orphan, to: heir, kind, reversed: false });
         }
     }
     let mut edges = waits.into_edges();

@@ -7,8 +7,10 @@
 //! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
 //!
 //! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
-//! orphan that owns the path, or one around it, is scrubbed before.
+//! orphan that owns the path, or one around it, is scrubbed before. The value of `path-access` is the path of a directory below which an
+//! orphan has changed permissions. It is not taken over either: whatever another entity finds there has to have its original permissions.
 
+use super::EdgeKind;
 use super::assets::{Groups, parent, path_in};
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, Node, PerEntity};
@@ -24,6 +26,7 @@ const PATH: &str = "path";
 const TREE: &str = "path-tree";
 const SHARED: &str = "path-shared";
 const EDITED: &str = "path-edited";
+const ACCESS: &str = "path-access";
 
 /// The reason for which none of these entities is applied: several of them claim the same asset, or other users may
 /// modify the definitions.
@@ -57,13 +60,13 @@ pub(crate) struct Succession {
     pub(crate) owned: usize,
 }
 
-/// An orphan whose scrub restores what a living entity edits.
+/// An orphan whose scrub restores what a living entity edits, or the permissions of what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Restoration {
     pub(crate) orphan: EntityIndex,
-    pub(crate) editor: EntityIndex,
-    /// The index of the edited path among the assets that the editor owns.
-    pub(crate) edited: usize,
+    pub(crate) heir: EntityIndex,
+    /// The reason for which the living entity waits.
+    pub(crate) kind: EdgeKind,
 }
 
 /// The conflicts and successions among all entities.
@@ -89,7 +92,7 @@ impl Ownership {
         }
         let mut living = Groups::with_capacity(nodes.len());
         let mut contested = Vec::new();
-        for (entity, asset) in owned(nodes, false).filter(|(_, asset)| asset.kind != EDITED) {
+        for (entity, asset) in owned(nodes, false).filter(|(_, asset)| asset.kind != EDITED && asset.kind != ACCESS) {
             if living.add(key(asset), entity) != entity && asset.kind != SHARED {
                 contested.push(asset);
             }
@@ -249,11 +252,20 @@ fn successions(nodes: &PerEntity<Node<'_>>, living: &Groups<Key<'_>>, paths: &Pa
 
 fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
     let mut orphans: Option<Groups<Cow<'_, [u8]>>> = None;
+    let permissions = Permissions::new(nodes);
     let mut restorations = Vec::new();
     let mut seen = HashSet::new();
-    for (editor, node) in nodes.entries().filter(|(_, node)| !node.edges.orphan) {
-        for (edited, asset) in node.edges.owns.iter().enumerate() {
-            let Some(path) = path_in(asset, EDITED) else { continue };
+    for (heir, node) in nodes.entries().filter(|(_, node)| !node.edges.orphan) {
+        let mut add = |orphan, kind| {
+            if seen.insert((orphan, heir)) {
+                restorations.push(Restoration { orphan, heir, kind });
+            }
+        };
+        for (index, asset) in node.edges.owns.iter().enumerate() {
+            let edited = path_in(asset, EDITED);
+            let own = edited.clone().or_else(|| path(asset));
+            permissions.around(own, reach(asset)).into_iter().for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
+            let Some(path) = edited else { continue };
             let orphans = orphans.get_or_insert_with(|| {
                 let mut orphans = Groups::with_capacity(0);
                 for (orphan, asset) in owned(nodes, true) {
@@ -264,11 +276,48 @@ fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
                 orphans
             });
             let found = iter::once(&*path).chain(ancestors(&path)).flat_map(|above| orphans.get(above));
-            let new = found.filter(|&orphan| seen.insert((orphan, editor)));
-            restorations.extend(new.map(|orphan| Restoration { orphan, editor, edited }));
+            found.for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
+        }
+        // The paths of overlays are no claims.
+        for provided in node.edges.provides.iter().filter_map(path) {
+            let needs = || node.edges.needs.iter().position(|need| path(need).as_deref() == parent(&provided));
+            for orphan in permissions.around(Some(provided.clone()), None) {
+                add(orphan, needs().map_or(EdgeKind::After, EdgeKind::Needs));
+            }
         }
     }
     restorations
+}
+
+/// The directories below which orphans restore permissions.
+struct Permissions<'a> {
+    by_directory: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
+}
+
+impl<'a> Permissions<'a> {
+    fn new(nodes: &PerEntity<Node<'a>>) -> Permissions<'a> {
+        let mut by_directory: BTreeMap<_, Vec<EntityIndex>> = BTreeMap::new();
+        for (orphan, asset) in owned(nodes, true) {
+            if let Some(directory) = path_in(asset, ACCESS) {
+                by_directory.entry(directory).or_default().push(orphan);
+            }
+        }
+        Permissions { by_directory }
+    }
+
+    /// Returns the orphans that restore permissions of a path, or of anything in a tree.
+    fn around(&self, path: Option<Cow<'_, [u8]>>, tree: Option<Cow<'_, [u8]>>) -> Vec<EntityIndex> {
+        if self.by_directory.is_empty() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for own in path.iter().chain(&tree) {
+            found.extend(self.by_directory.get(own).into_iter().flatten().copied());
+            found.extend(around(&self.by_directory, own));
+        }
+        found.extend(tree.iter().flat_map(|tree| below(&self.by_directory, tree)));
+        found
+    }
 }
 
 impl Conflict {

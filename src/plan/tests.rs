@@ -204,6 +204,20 @@ fn orphan_restores_what_is_edited() {
 }
 
 #[test]
+fn orphan_restores_permissions_of_what_others_find() {
+    let orphan = "ENTITY: o\nORPHAN: yes\nOWNS: path-access /a/b\n";
+    for owned in
+        ["path /a/b", "path /a/b/c/d", "path-tree /a/b", "path-tree /a", "path-shared /a/b/c", "path-edited /a/b/c"]
+    {
+        check(&format!("ENTITY: e\nOWNS: {owned}\n{orphan}"), "[o] [e]");
+    }
+    check(&format!("ENTITY: e\nPROVIDES: path /a/b/c\nNEEDS: path /a/b\n{orphan}"), "[o] [e]");
+    for other in ["path /a", "path /a/bc", "path-tree /c", "path-shared /a/c"] {
+        check(&format!("ENTITY: e\nOWNS: {other}\n{orphan}"), "[e] [o]");
+    }
+}
+
+#[test]
 fn successor_precedes_its_orphan() {
     let orphan = "ORPHAN: yes\nOWNS: unit x\n";
     check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");

@@ -8,6 +8,8 @@
 //! 5. After a clean apply or rollback, files are as defined, and what is said of them agrees with that.
 //! 6. After an adoption, there is nothing to do for the file.
 //! 7. When all definitions are gone, an apply restores everything, and leaves no trace.
+//! 8. A second name of a file keeps its content, unless files are written in place.
+//! 9. The records of a run, and what is said of an entity's last change, are what the run has reported.
 //!
 //! A life that fails is shrunk to the steps that matter. [`kept`] contains those that have failed once.
 

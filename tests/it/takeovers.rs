@@ -17,7 +17,7 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case { name: "a declared file becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_declared },
     Case { name: "a file of a scaffold becomes a declared one", plugin: "files", before: declared_after_scaffold },
     Case { name: "a scaffold has a new version of what is laid over", plugin: "scaffold", before: under_an_overlay },
@@ -25,6 +25,7 @@ const CASES: [Case; 7] = [
     Case { name: "a file of an archive becomes a declared one", plugin: "files", before: declared_after_archive },
     Case { name: "a file of a scaffold becomes one of an archive", plugin: "archives", before: archive_after_scaffold },
     Case { name: "a file of an archive becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_archive },
+    Case { name: "a scaffold comes when permissions go", plugin: "files", before: scaffold_after_permissions },
 ];
 
 const PLUGINS: [&str; 3] = ["files", "scaffold", "archives"];
@@ -185,6 +186,18 @@ fn declared_after_scaffold(root: &ScratchRoot) {
     applied(root);
     fs::remove_file(root.join(SCAFFOLD)).unwrap();
     declare(root);
+}
+
+fn give_permissions(root: &ScratchRoot) {
+    let directory = "[[file]]\npath = \"/etc/app\"\nensure = \"directory\"\nmode = \"0750\"\nrecurse = true\n";
+    root.write("usr/share/holo/files/b.toml", directory);
+    applied(root);
+}
+
+fn scaffold_after_permissions(root: &ScratchRoot) {
+    give_permissions(root);
+    fs::remove_file(root.join("usr/share/holo/files/b.toml")).unwrap();
+    scaffold(root, "rendered\n");
 }
 
 fn under_an_overlay(root: &ScratchRoot) {

@@ -272,6 +272,11 @@ impl AccessTracks {
         self.0.entry(path_bytes(path)).or_insert_with(|| AccessTrack::new(base()))
     }
 
+    /// Removes the record of a path.
+    pub fn remove(&mut self, path: &Path) {
+        self.0.remove(&path_bytes(path));
+    }
+
     /// Returns all paths in order, with their records.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &AccessTrack)> {
         self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))

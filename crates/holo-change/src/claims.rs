@@ -220,6 +220,13 @@ impl Claims {
         path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
     }
 
+    /// Returns true if an entity other than this one claims the path itself. If this one is no longer defined, the other takes the path
+    /// over.
+    #[must_use]
+    pub fn is_taken_from(&self, id: &str, path: &Path) -> bool {
+        self.by_path.get(path).is_some_and(|claim| claim.id != id)
+    }
+
     /// Returns the claimed single paths.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.by_path.keys().map(PathBuf::as_path)

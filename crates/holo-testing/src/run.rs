@@ -87,7 +87,7 @@ fn read_back(file: &mut File) -> Result<BString, IoError> {
     Ok(content.into())
 }
 
-/// The results of all entities of a run of `holo VERB --json`.
+/// The results of all entities of a run of `holo VERB --json`, or of its record.
 #[derive(Debug)]
 pub struct Ends {
     /// The run.
@@ -152,7 +152,7 @@ impl End {
         match (text("event"), text("stream")) {
             ("output", "stdout") => self.stdout.push_str(text("text")),
             ("output", "stderr") => self.stderr.push_str(text("text")),
-            ("end", _) => {
+            ("end" | "record", _) => {
                 let is_unknown = event.get("unknown").is_some_and(|unknown| unknown == true);
                 self.result = if is_unknown { "unknown" } else { text("result") }.to_owned();
                 let changes =

@@ -325,7 +325,11 @@ pub(crate) fn would_remove_tree(
     directory: &str,
     output: &mut Output<'_>,
 ) -> Result<Option<String>, ArchiveError> {
-    let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
+    let mut extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
+    if let Some(mut manifest) = extracted.manifest().cloned() {
+        manifest.entries.retain(|path, _| !store.claims().is_taken_from(id, &Path::new(directory).join(path)));
+        extracted.set_manifest(Some(manifest));
+    }
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
         return Ok(None);
     }

@@ -314,9 +314,14 @@ impl Scrubbing {
 impl Executor<'_> {
     /// Checks what scrubbing would do.
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
-        let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let shared = entity.together.shared();
+        let tracks = remembered.base.tracks_mut();
+        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
+        let taken = paths.iter().filter(|path| shared.claims(self.host).paths.is_taken_from(&entity.id(), path));
+        taken.for_each(|path| tracks.forget(path));
         let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
-        if scrubbing.only_waits() {
+        if scrubbing.only_waits() || scrubbing.found.is_empty() {
             return Ok(Verdict::InDesiredState);
         }
         let words = |(change, path): &(Change, PathBuf)| format!("{} {}", change.doing(), self.shown(path));

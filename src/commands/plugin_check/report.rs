@@ -153,7 +153,7 @@ fn judge_keys(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityRepor
 fn judge_assets(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let edges = &entity.edges;
     for (key, assets) in [("PROVIDES", &edges.provides), ("NEEDS", &edges.needs), ("OWNS", &edges.owns)] {
-        let kinds = ["path", "path-tree", "path-shared", "path-edited"];
+        let kinds = ["path", "path-tree", "path-shared", "path-edited", "path-access"];
         for asset in assets.iter().filter(|asset| kinds.iter().any(|kind| asset.kind == *kind)) {
             let (kind, value) = (plain(&asset.kind), quoted(&asset.value));
             let text =

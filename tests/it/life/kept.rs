@@ -2,7 +2,7 @@
 
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
-    self, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Together, Write,
+    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Together, Write,
 };
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
@@ -332,5 +332,106 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
     (
         "a file of edits becomes a directory",
         &[Define("etc/app/y", Edits("block", true)), Apply, Define("etc/app/y", Directory), Apply],
+    ),
+    (
+        "a directory with permissions becomes that of a scaffold",
+        &[Fill("etc/app", Recursive("0750")), Apply, Fill("etc/app", Scaffold(&["x", "sub/z"], 0)), Apply],
+    ),
+    (
+        "a directory with permissions becomes that of an archive",
+        &[Fill("etc/app", Recursive("0750")), Apply, Fill("etc/app", Archive(&["x", "sub/z"], 0)), Apply],
+    ),
+    (
+        "an overlay comes when the permissions of its directory go",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a declared file comes when the permissions of its directory go",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "an overlay comes into a directory with permissions, which go then",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "a declared file comes into a directory with permissions, which go then",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold that goes is adopted",
+        &[
+            Fill("etc/app", Scaffold(&["x", "sub/z"], 0)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Adopt("etc/app/x", 1),
+            Apply,
+        ],
+    ),
+    (
+        "a file of an archive that goes is adopted",
+        &[
+            Fill("etc/app", Archive(&["x", "sub/z"], 0)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Adopt("etc/app/x", 1),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold is adopted",
+        &[Fill("etc/app", Scaffold(&["x", "sub/z"], 0)), Apply, Adopt("etc/app/x", 1), Apply, Force],
+    ),
+    (
+        "a file of an archive is adopted",
+        &[Fill("etc/app", Archive(&["x", "sub/z"], 0)), Apply, Adopt("etc/app/x", 1), Apply, Force],
+    ),
+    (
+        "an adopted file becomes one of a scaffold",
+        &[
+            Define("etc/app/x", Edits("line", false)),
+            Adopt("etc/app/x", 1),
+            Apply,
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "an overlaid file of a scaffold that goes is adopted",
+        &[
+            Fill("etc/app", Scaffold(&["x", "sub/z"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Adopt("etc/app/x", 1),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Apply,
+        ],
     ),
 ];

@@ -1,11 +1,12 @@
 //! A machine during a life, and the model of who wrote what on it, which judges every step.
 
-use super::steps::{ARCHIVE, Bundle, Coverage, Definitions, SUFFIXES, Source, Step, Wish};
+use super::steps::{ARCHIVE, Bundle, Coverage, Definitions, NAMES, PATHS, SUFFIXES, Source, Step, Wish};
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::tree::{Node as Found, Section, Tree};
 use holo_testing::{End, Ends, Run, ScratchRoot};
 use rustix::fs::XattrFlags;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -57,6 +58,10 @@ pub(super) struct Machine {
     unclear: BTreeSet<String>,
     /// The paths that holo may still hold.
     held: Coverage,
+    /// Other names of files that entities are about, and whether their contents may be changed as well.
+    shared: BTreeMap<String, bool>,
+    /// The ID of the run that has changed an entity last, as far as runs have reported it.
+    changed_by: BTreeMap<String, String>,
 }
 
 impl Machine {
@@ -80,6 +85,8 @@ impl Machine {
             natural: Disk::new(),
             unclear: BTreeSet::new(),
             held: Coverage::default(),
+            shared: BTreeMap::new(),
+            changed_by: BTreeMap::new(),
         };
         machine.natural = machine.disk();
         machine
@@ -119,6 +126,16 @@ impl Machine {
                 }
                 Ok(())
             }),
+            Step::Link(path, name) => {
+                let from = self.root.join(path);
+                self.person(name, |full| match fs::symlink_metadata(&from)?.is_file() {
+                    true => {
+                        let _ = fs::remove_file(full);
+                        fs::hard_link(&from, full)
+                    }
+                    false => Ok(()),
+                });
+            }
             Step::Package(path, suffix, number) => {
                 let full = self.root.join(format!("{path}{suffix}"));
                 let _ = fs::write(full, format!("package {number}\n"));
@@ -223,6 +240,7 @@ impl Machine {
         let full = self.root.join(path);
         let ask = |verb: &str| sound(self.root.holo(&[verb.as_ref(), full.as_os_str()]));
         let (why, blame) = (ask("why")?, ask("blame")?);
+        self.remembers(&sound(self.root.holo(&["why".as_ref(), "--json".as_ref(), full.as_os_str()]))?)?;
         ensure(self.disk() == before, || format!("a question has changed a file:\n{why}\n{blame}"))?;
         let defined = self.defined.coverage();
         if defined.overlaid.contains(path) {
@@ -262,16 +280,25 @@ impl Machine {
         let full = self.root.join(path);
         let folder = full.parent().unwrap();
         let is_directory = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        let before = self.disk();
         if is_directory(&full) || !is_directory(folder) || does(&full).is_err() {
             return;
         }
+        let after = self.disk();
+        // What is written to a file is also seen under its other names.
+        for changed in PATHS.into_iter().chain(NAMES).filter(|changed| before.get(*changed) != after.get(*changed)) {
+            self.is_written(changed, after.get(changed));
+        }
+    }
+
+    fn is_written(&mut self, path: &str, node: Option<&Node>) {
         if self.held.has(path) {
             self.unclear.insert(path.to_owned());
             return;
         }
         self.unclear.remove(path);
-        match node(&full) {
-            Some(node) => drop(self.natural.insert(path.to_owned(), node)),
+        match node {
+            Some(node) => drop(self.natural.insert(path.to_owned(), node.clone())),
             None => drop(self.natural.remove(path)),
         }
         for above in above(path).filter(|above| !self.natural.contains_key(*above)) {
@@ -293,7 +320,13 @@ impl Machine {
                 self.unclear.insert(path.to_owned());
             }
             natural.extend_from_slice(line.as_bytes());
+            let before = self.disk();
             fs::write(full, content).unwrap();
+            let after = self.disk();
+            let others = PATHS.into_iter().chain(NAMES).filter(|other| *other != path);
+            for other in others.filter(|other| before.get(*other) != after.get(*other)) {
+                self.is_written(other, after.get(other));
+            }
             return;
         }
         self.person(path, |full| fs::write(full, content));
@@ -359,8 +392,11 @@ impl Machine {
             self.generations.insert(number, self.defined.clone());
         }
         let said = format!("{run}\nafter the check\n{check}");
-        predicted(&Ends::read(check), &Ends::read(run), force).map_err(|why| format!("{why}:\n{said}"))?;
+        let run = Ends::read(run);
+        predicted(&Ends::read(check), &run, force).map_err(|why| format!("{why}:\n{said}"))?;
         self.judge(&before, &state, force, &said)?;
+        self.note_changed_names(&before);
+        self.recorded(&run)?;
         if is_clean {
             self.held = self.defined.coverage();
             self.settled()?;
@@ -373,18 +409,58 @@ impl Machine {
         self.interrupted(|root| disturb::at(root, &["apply"], call, number, what).0.to_string())
     }
 
+    /// The records of a run say what it has reported.
+    fn recorded(&mut self, run: &Ends) -> Verdict {
+        let reported = ends_of(run);
+        let Some(number) = line_with(&run.run, "summary").and_then(|line| Some(line.get("run")?.as_str()?.to_owned()))
+        else {
+            return Ok(());
+        };
+        let changed: Vec<&String> =
+            run.entities().filter(|(_, end)| end.result == "changed").map(|(id, _)| id).collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let shown = Ends::read(sound(self.root.holo(&["history", "show", "--json", &number]))?);
+        ensure(ends_of(&shown) == reported, || {
+            format!("the records are not what was reported:\n{}\n{}", run.run, shown.run)
+        })?;
+        self.changed_by.extend(changed.into_iter().map(|id| (id.clone(), number.clone())));
+        Ok(())
+    }
+
+    /// What is said of the last change of an entity agrees with what the runs have reported.
+    fn remembers(&self, why: &Run) -> Verdict {
+        for line in why.stdout_lossy().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let text = |key: &str| line.get(key).and_then(Value::as_str);
+            let Some((id, run)) = text("id").and_then(|id| Some((id, self.changed_by.get(id)?))) else { continue };
+            let history = sound(self.root.holo(&["history", "--json", "-n", "0", id]))?;
+            let records = history.stdout_lossy().into_owned();
+            let last = records.lines().find(|line| line.contains("\"result\":\"changed\""));
+            let is_last = last.is_some_and(|line| line.contains(&format!("\"run\":{run:?}")));
+            ensure(text("changed_by") == Some(run) && is_last, || {
+                format!("{id} was changed by {run}\n{why}\n{history}")
+            })?;
+        }
+        Ok(())
+    }
+
     /// Applies in a way of which the result is not defined.
     fn interrupted(&mut self, apply: impl FnOnce(&ScratchRoot) -> String) -> Verdict {
         let (before, state) = (self.disk(), self.state());
+        self.changed_by.clear();
+        self.note_stock(&before);
         let said = apply(&self.root);
         ensure(!said.contains("panicked"), || said.clone())?;
-        self.note_stock(&before);
-        self.judge(&before, &state, false, &said)
+        self.judge(&before, &state, false, &said)?;
+        self.note_changed_names(&before);
+        Ok(())
     }
 
     /// An overlay takes a file of the package manager as the new original.
     fn note_stock(&mut self, before: &Disk) {
         self.held.extend(&self.defined.coverage());
+        self.note_names();
         for path in &self.held.overlaid {
             for stock in
                 SUFFIXES.map(|suffix| format!("{path}{suffix}")).into_iter().filter(|stock| before.contains_key(stock))
@@ -392,6 +468,30 @@ impl Machine {
                 self.unclear.extend([path.clone(), stock]);
             }
         }
+    }
+
+    /// Notes which files have several names, of which entities may be about one.
+    fn note_names(&mut self) {
+        self.shared.clear();
+        let mut names: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+        for path in PATHS.into_iter().chain(NAMES) {
+            if let Some(found) =
+                fs::symlink_metadata(self.root.join(path)).ok().filter(|found| found.is_file() && found.nlink() > 1)
+            {
+                names.entry(found.ino()).or_default().push(path);
+            }
+        }
+        for names in names.into_values().filter(|names| names.iter().any(|path| self.held.has(path))) {
+            let is_written = names.iter().any(|path| self.held.written_in_place.contains(*path));
+            self.shared.extend(names.into_iter().map(|path| (path.to_owned(), is_written)));
+        }
+    }
+
+    /// What an apply has done to a file under another name is not undone there.
+    fn note_changed_names(&mut self, before: &Disk) {
+        let after = self.disk();
+        let changed = self.shared.keys().filter(|path| !self.held.has(path) && before.get(*path) != after.get(*path));
+        self.unclear.extend(changed.cloned());
     }
 
     /// Judges what an apply has done.
@@ -403,7 +503,9 @@ impl Machine {
             let (was, is) = (before.get(path), after.get(path));
             let is_directory = |node: Option<&Node>| node.is_none_or(|node| node.content == Content::Directory);
             let is_made = was.is_none() != is.is_none() && is_directory(was) && is_directory(is);
-            ensure(was == is || self.held.has(path) || (is_made && self.held.has_below(path)), || {
+            let content = |node: Option<&Node>| node.map(|node| node.content.clone());
+            let is_named = self.shared.get(path).is_some_and(|is_written| *is_written || content(was) == content(is));
+            ensure(was == is || is_named || self.held.has(path) || (is_made && self.held.has_below(path)), || {
                 format!("{path} is not that of an entity, and has become\n{is:?}\ninstead of\n{was:?}\n{said}")
             })?;
         }
@@ -502,8 +604,20 @@ impl Machine {
 
 /// Returns the generation with the inputs of a run.
 fn generation(run: &Run) -> Option<u64> {
-    let summary = run.stdout_lossy().lines().last().map(serde_json::from_str::<serde_json::Value>)?.ok()?;
-    summary.get("generation")?.as_u64()
+    line_with(run, "summary")?.get("generation")?.as_u64()
+}
+
+/// Returns the last line of a run with this event.
+fn line_with(run: &Run, event: &str) -> Option<Value> {
+    let text = run.stdout_lossy().into_owned();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line.get("event").is_some_and(|found| found == event)).last()
+}
+
+/// Returns the results of all entities that were not simply in order, with their changes.
+fn ends_of(run: &Ends) -> BTreeMap<String, (String, Vec<String>)> {
+    let ends = run.entities().filter(|(_, end)| !matches!(end.result.as_str(), "" | "unchanged"));
+    ends.map(|(id, end)| (id.clone(), (end.result.clone(), end.changes.clone()))).collect()
 }
 
 /// Compares what a check has predicted with what an apply did. With force, what was refused may be done.

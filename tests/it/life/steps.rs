@@ -1,8 +1,6 @@
 //! The steps of a life, and the definitions that they amount to.
 //!
-//! Not among them: symlinks and hard links that people make, secrets, and directories that are declared absent. Permissions of
-//! all that is in a directory are only in lives that are [kept](super::kept): a scaffold that takes over such a directory does not
-//! restore them.
+//! Not among them: symlinks that people make, secrets, and directories that are declared absent.
 
 use holo_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +59,8 @@ pub(super) enum Step {
     Chmod(&'static str, u32),
     /// A person sets an extended attribute.
     Note(&'static str),
+    /// A person gives a file a second name, or replaces the file with that name.
+    Link(&'static str, &'static str),
     /// A package manager leaves a file with this suffix.
     Package(&'static str, &'static str, usize),
     Apply,
@@ -92,8 +92,8 @@ const CONTENTS: [&str; 2] = ["ours\n", "other\n[life]\nkey = 3\n"];
 const EDITS: [&str; 5] = ["line", "block", "ini", "line ini", "line block ini"];
 /// Those of Debian, on which all lives take place.
 pub(super) const SUFFIXES: [&str; 2] = [".dpkg-dist", ".dpkg-old"];
-/// The paths that are in no scaffold or archive: a check does not foresee that an adopted file is taken over from one that goes.
-const ALONE: [&str; 3] = ["etc/a", "etc/b.conf", "etc/new/n"];
+/// The second names of files. One is in a directory that is purged, or has permissions for all that is in it.
+pub(super) const NAMES: [&str; 2] = ["etc/name", "etc/app/name"];
 /// The system calls that fail on a full disk.
 const GROWING: [&str; 9] =
     ["write", "pwrite64", "copy_file_range", "fsetxattr", "linkat", "symlinkat", "mkdirat", "fsync", "fdatasync"];
@@ -112,9 +112,10 @@ impl Step {
             45..=49 => Step::Append(path, number),
             50..=53 => Step::Delete(path),
             54..=55 => Step::Chmod(path, *random.pick(&MODES)),
-            56 => Step::Note(path),
+            56 if random.chance(50) => Step::Note(path),
+            56 => Step::Link(path, random.pick::<&str>(&NAMES)),
             57..=58 => Step::Package(path, random.pick::<&str>(&SUFFIXES), number),
-            59..=62 => Step::Adopt(random.pick::<&str>(&ALONE), number),
+            59..=62 => Step::Adopt(path, number),
             63 => Step::Abandon,
             64..=79 => Step::Apply,
             80..=81 => Step::RollBack(1 + random.below(3)),
@@ -190,6 +191,8 @@ impl Bundle {
             0..=2 => Bundle::Nothing,
             3..=5 => Bundle::Scaffold(files, version),
             6 => Bundle::Purging(files, version),
+            // Directories that are made for files below have this mode, and get another one only with the next apply.
+            7 => Bundle::Recursive("0755"),
             _ => Bundle::Archive(files, version),
         }
     }
@@ -243,7 +246,7 @@ impl Definitions {
         for (path, bundle) in &self.bundles {
             if let Bundle::Recursive(mode) = bundle {
                 tables.push_str(&format!(
-                    "[[file]]\npath = \"/{path}\"\nensure = \"directory\"\nmode = \"{mode}\"\nrecurse = true\nacl = [\"user:7:rX\"]\n"
+                    "[[file]]\npath = \"/{path}\"\nensure = \"directory\"\nmode = \"{mode}\"\nrecurse = true\nfile_mode = \"0640\"\nacl = [\"user:7:rX\"]\n"
                 ));
             }
         }
@@ -295,6 +298,9 @@ impl Definitions {
         let mut coverage = Coverage::default();
         for (path, wish) in self.wishes.iter().filter(|(_, wish)| **wish != Wish::Nothing) {
             coverage.add(path, wish.is_edits());
+            if matches!(wish, Wish::InPlace(_)) {
+                coverage.written_in_place.insert((*path).to_owned());
+            }
             if wish.is_overlay() {
                 coverage.overlaid.insert((*path).to_owned());
             }
@@ -346,6 +352,8 @@ pub(super) struct Coverage {
     purged: BTreeSet<String>,
     /// The directories below which attributes are set.
     recursed: BTreeSet<String>,
+    /// The files whose contents may be changed under all of their names.
+    pub(super) written_in_place: BTreeSet<String>,
 }
 
 impl Coverage {
@@ -359,6 +367,7 @@ impl Coverage {
         self.overlaid.extend(more.overlaid.iter().cloned());
         self.purged.extend(more.purged.iter().cloned());
         self.recursed.extend(more.recursed.iter().cloned());
+        self.written_in_place.extend(more.written_in_place.iter().cloned());
     }
 
     pub(super) fn is_only_edited(&self, path: &str) -> bool {

@@ -5,7 +5,7 @@
 
 mod wanted;
 
-use super::definition::FileDefinition;
+use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::wanted::{self as states, DeclaredError};
@@ -14,10 +14,10 @@ use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{Decision, Track, Tracks};
+use holo_change::tracked::{Decision, State, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,21 @@ pub(super) fn records(host: &Host) -> BaseStore {
     BaseStore::open_kind(host.locations(), "access")
 }
 
+/// Returns the entities that have changed permissions of something in their directories.
+pub(super) fn changed_below(host: &Host) -> BTreeSet<String> {
+    let records = records(host);
+    // A record that cannot be read is an error of the scrub.
+    let recall = |id: &String| records.recall::<AccessTracks>(id).ok().flatten();
+    let ids = records.ids().unwrap_or_default();
+    ids.into_iter().filter(|id| recall(id).is_some_and(|record| is_recursive(&record))).collect()
+}
+
+fn is_recursive(record: &Remembered<AccessTracks>) -> bool {
+    let owns = record.orphan_report().edges.owns;
+    let is_own = |path: &Path| owns.iter().any(|own| own.value == path_bytes(path));
+    record.base.iter().any(|(path, _)| path.ancestors().skip(1).any(is_own))
+}
+
 impl<'a> Accesses<'a> {
     pub(super) fn open(inspection: &'a Inspection<'a>) -> Result<Accesses<'a>, DeclaredError> {
         Ok(Accesses { inspection, records: records(inspection.host) })
@@ -45,7 +60,10 @@ impl<'a> Accesses<'a> {
 
     /// Returns true if an entity manages permissions.
     pub(super) fn concern(entity: &DeclaredFile, has_records: impl FnOnce() -> bool) -> bool {
-        entity.definition.as_ref().map_or_else(has_records, FileDefinition::declares_access)
+        // A directory may have been recursive.
+        let may_have = |definition: &FileDefinition| definition.ensure == Ensure::Directory;
+        let declares = entity.definition.as_ref().is_some_and(FileDefinition::declares_access);
+        declares || (entity.definition.as_ref().is_none_or(may_have) && has_records())
     }
 
     fn recall(&self, id: &str) -> Result<Option<Remembered<AccessTracks>>, DeclaredError> {
@@ -136,6 +154,7 @@ impl<'a> Accesses<'a> {
         }
         let mut record = self.remembered(entity)?;
         let modes = self.modes(entity, path)?;
+        let (released, left) = self.release(definition, path, &modes, &mut record)?;
         let mut steps = Vec::new();
         for (path, place, current, desired) in found {
             let missing = desired.missing_in(&current);
@@ -148,8 +167,41 @@ impl<'a> Accesses<'a> {
                 steps.push(Step { path, place, current, missing });
             }
         }
-        let record = (!steps.is_empty()).then_some(record);
-        Ok(Plan { steps, record })
+        let record = (!steps.is_empty() || !left.is_empty()).then_some(record);
+        Ok(Plan { steps, released, left, record })
+    }
+
+    /// Returns the steps that restore the permissions of paths below that the entity does not cover any more, and all those paths.
+    fn release(
+        &self,
+        definition: &FileDefinition,
+        top: &Path,
+        modes: &[u32],
+        record: &Remembered<AccessTracks>,
+    ) -> Result<(Vec<Step>, Vec<PathBuf>), DeclaredError> {
+        let below = || record.base.iter().filter(|(path, _)| path != top && path.starts_with(top));
+        if below().next().is_none() {
+            return Ok(Default::default());
+        }
+        let others = Others::new(claims::all(self.inspection.host.locations()), &record.id, top);
+        let overlays = claims::layers(self.inspection.host.locations());
+        let (mut released, mut left) = (Vec::new(), Vec::new());
+        for (path, track) in below() {
+            let has_overlay = || matches!(overlays.get(&path), Some(None));
+            if definition.recurse && !others.decide(&path) && !others.decide_around(&path, top) && !has_overlay() {
+                continue;
+            }
+            let place = self.inspection.tracker.place(&path);
+            if let Some((stat, current)) = current(&place, track)? {
+                let missing = track.restoration(&current, stat.kind == Kind::File);
+                // What was changed since is what the other entity finds.
+                if !missing.is_empty() && track.decide(&current, &missing, modes) != Decision::NeedsForce {
+                    released.push(Step { path: path.clone(), place, current, missing });
+                }
+            }
+            left.push(path);
+        }
+        Ok((released, left))
     }
 
     /// Carries out a plan. A failed step does not stop the others.
@@ -157,7 +209,12 @@ impl<'a> Accesses<'a> {
         if let Some(record) = &plan.record {
             self.records.keep(record)?;
         }
-        plan.take()
+        plan.take()?;
+        if let Some(mut record) = plan.record.clone().filter(|_| !plan.left.is_empty()) {
+            plan.left.iter().for_each(|path| record.base.remove(path));
+            self.records.keep(&record)?;
+        }
+        Ok(())
     }
 
     /// Plans how to restore the original permissions of all paths of an entity.
@@ -187,7 +244,20 @@ impl<'a> Accesses<'a> {
                 steps.push(Step { path, place, current, missing });
             }
         }
-        Ok(Plan { steps, record: None })
+        Ok(Plan { steps, ..Plan::default() })
+    }
+
+    /// Returns true if another entity takes over the path of an orphan that restores permissions below. A directory that was there before
+    /// is restored at once; a file that was there instead would be in the way of the other entity.
+    pub(super) fn hands_over(&self, entity: &DeclaredFile) -> Result<bool, DeclaredError> {
+        if entity.definition.is_some() || !self.recall(&entity.id())?.is_some_and(|record| is_recursive(&record)) {
+            return Ok(false);
+        }
+        let path = self.inspection.tracker.canonical(&entity.path)?;
+        let record = self.inspection.recall(entity)?;
+        let base = record.as_ref().and_then(|record| Some(&record.base.get(&path)?.base));
+        let was_file = matches!(base, Some(State::File { .. } | State::Symlink { .. }));
+        Ok(was_file && claims::all(self.inspection.host.locations()).iter().any(|claim| claim.covers(&path)))
     }
 
     /// Restores the original permissions and removes the record.
@@ -225,9 +295,10 @@ impl<'a> Accesses<'a> {
             return Ok(path);
         }
         let is_orphan = entity.definition.is_none();
+        let path = if self.hands_over(entity)? { Verdict::InDesiredState } else { path };
         let plan = self.expected(entity, false)?;
         let word = if is_orphan { "would restore" } else { "would change" };
-        let changes = plan.changes(word, &self.inspection.host.below_root(&entity.path));
+        let changes = plan.changes((word, "would restore"), &self.inspection.host.below_root(&entity.path));
         Ok(match path {
             Verdict::WouldChange(path) => Verdict::WouldChange(path.into_iter().chain(changes).collect()),
             Verdict::InDesiredState if !changes.is_empty() => Verdict::WouldChange(changes),
@@ -293,13 +364,17 @@ struct Step {
 #[derive(Default)]
 pub(in crate::declared) struct Plan {
     steps: Vec<Step>,
-    /// The record after the steps, or `None` if it does not change.
+    /// The steps that restore the permissions of paths that belong to other entities now.
+    released: Vec<Step>,
+    /// The paths that are recorded no longer after the steps.
+    left: Vec<PathBuf>,
+    /// The record before the steps, or `None` if it does not change.
     record: Option<Remembered<AccessTracks>>,
 }
 
 impl Plan {
     pub(in crate::declared) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.steps.is_empty() && self.left.is_empty()
     }
 
     /// Returns the mode that results from the new ACL of a path, if it gets one.
@@ -308,10 +383,15 @@ impl Plan {
         own.missing.acl.as_ref().map(Acl::mode)
     }
 
-    /// Describes the changes. `word` is a verb such as `changed`.
-    pub(in crate::declared) fn changes(&self, word: &str, directory: &Path) -> Vec<String> {
+    /// Describes the changes. `word` is a verb such as `changed`, and `back` one such as `restored`.
+    pub(in crate::declared) fn changes(&self, (word, back): (&str, &str), directory: &Path) -> Vec<String> {
+        let made = Plan::described(&self.steps, word, directory);
+        made.into_iter().chain(Plan::described(&self.released, back, directory)).collect()
+    }
+
+    fn described(steps: &[Step], word: &str, directory: &Path) -> Vec<String> {
         let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for step in &self.steps {
+        for step in steps {
             alike.entry(step.missing.parts()).or_default().push(step.place.shown().display().to_string());
         }
         let said = |(parts, paths): (String, Vec<String>)| match paths.len() {
@@ -324,7 +404,7 @@ impl Plan {
     /// Carries out the steps. A failed step does not stop the others.
     fn take(&self) -> Result<(), DeclaredError> {
         let mut problems = Vec::new();
-        for step in &self.steps {
+        for step in self.steps.iter().chain(&self.released) {
             match step.missing.give(&step.place) {
                 // A user of the directory may have removed the path since.
                 Err(error) if error.is_missing() => {}
@@ -418,10 +498,20 @@ impl Others {
                 tree.shown()
             )));
         }
-        others.retain(|claim| claim.path().starts_with(path));
+        Ok(Others::new(others, &entity.id(), path))
+    }
+
+    /// Sorts out the claims of others below a path.
+    fn new(mut others: Vec<Claim>, own: &str, path: &Path) -> Others {
+        others.retain(|claim| claim.id != own && claim.path().starts_with(path));
         let (whole, single): (Vec<_>, Vec<_>) = others.iter().partition(|claim| claim.is_tree || claim.is_recursive);
         let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
-        Ok(Others { whole: paths(whole), single: paths(single) })
+        Others { whole: paths(whole), single: paths(single) }
+    }
+
+    /// Returns true if another entity owns everything from a directory on that is around a path, or the path itself.
+    fn decide_around(&self, path: &Path, top: &Path) -> bool {
+        path.ancestors().take_while(|above| *above != top).any(|above| self.decide_below(above))
     }
 
     /// Returns true if another entity owns a path.

@@ -1,7 +1,7 @@
 //! The declared files of a scan and their entities.
 
-use super::FileDefinition;
 use super::declaration::{Declaration, find_contradictions, publish};
+use super::{FileDefinition, access};
 use crate::declared::entity::DeclaredFile;
 use crate::known_files::Paths;
 use crate::overlay::{FileEntity, PREFIX};
@@ -158,10 +158,17 @@ impl DeclaredScan {
             output.error(&reason);
             files.contradicted.push(Contradicted { report: overlay.to_report(), reason });
         }
+        let changed_below = if orphans.is_empty() { BTreeSet::new() } else { access::changed_below(host) };
         for remembered in orphans {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();
             let mut report = remembered.orphan_report();
+            if changed_below.contains(&remembered.id) {
+                // Others must not take the permissions that it has set for the original ones.
+                for own in report.edges.owns.iter_mut().filter(|own| own.kind == "path") {
+                    own.kind = "path-access".into();
+                }
+            }
             let was_absent = remembered.base.get(&path).is_some_and(|track| track.base == State::Absent);
             report.inform(if was_absent { "delete" } else { "restore" }, host.below_root(&path).display().to_string());
             let entity = DeclaredFile {

@@ -14,12 +14,14 @@ use holo_plugin::{
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The files of the host and their records.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
     pub(super) bases: BaseStore,
     pub(super) tracker: Tracker,
+    claims: OnceLock<Claims>,
 }
 
 /// The canonical path of an entity, and its record.
@@ -54,7 +56,7 @@ pub(super) fn can_be_kept(wanted: &Wanted, mode: Mode<'_>) -> bool {
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, DeclaredError> {
         let tracker = Tracker::open(host.locations())?;
-        Ok(Inspection { host, bases: tracker.bases().clone(), tracker })
+        Ok(Inspection { host, bases: tracker.bases().clone(), tracker, claims: OnceLock::new() })
     }
 
     pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
@@ -204,7 +206,14 @@ impl<'a> Inspection<'a> {
     }
 
     fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
-        let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let claims = self.claims.get_or_init(|| Claims::read(self.host.locations()));
+        let paths: Vec<PathBuf> = remembered.base.iter().map(|(path, _)| path).collect();
+        let taken = paths.iter().filter(|path| claims.is_taken_from(&entity.id(), path));
+        taken.for_each(|path| remembered.base.forget(path));
+        if remembered.base.is_empty() && !paths.is_empty() {
+            return Ok(Verdict::InDesiredState);
+        }
         let scrubbing = self.scrubbing(&remembered.base)?;
         if scrubbing.needs_force {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));

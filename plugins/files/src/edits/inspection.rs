@@ -38,6 +38,8 @@ pub(super) enum FileError {
     Missing(String),
     #[error("{0} cannot be made, because {1} is not a directory")]
     NoFolder(String, String),
+    #[error("{0} is not a regular file")]
+    NoFile(String),
     #[error("{} is edited by {} and made by {}; one of both has to go", .0, .1, .2)]
     Claimed(String, String, String),
     #[error("{}", .0.0)]
@@ -62,6 +64,11 @@ pub(super) struct FileState<'a> {
     pub(super) path: &'a Path,
     pub(super) exists: bool,
     pub(super) made: &'a MadeEdits,
+}
+
+/// Returns true if there is something that is not a regular file.
+fn is_other(place: &PathHandle) -> Result<bool, PathError> {
+    Ok(place.stat()?.is_some_and(|stat| stat.kind != Kind::File))
 }
 
 /// Returns the file that contains the edit, if its path leads to another file by now.
@@ -114,7 +121,11 @@ impl<'a> Inspection<'a> {
     /// Reads a file that has this record.
     pub(super) fn look_at_recorded(&self, path: &Path, kept: Option<FileRecord>) -> Result<Subject, FileError> {
         let place = self.root.place(path);
-        let found = Snapshot::of_any_owner(&place, MAX_SIZE)?;
+        let found = match Snapshot::of_any_owner(&place, MAX_SIZE) {
+            // What has replaced the file contains no edits, and orphans have nothing to take back.
+            Err(_) if is_other(&place)? => None,
+            found => found?,
+        };
         self.subject(path, (place, found), kept)
     }
 
@@ -153,6 +164,9 @@ impl<'a> Inspection<'a> {
         let claim = claims.conflict(file.path, false).map_or_else(made_in_tree, |claim| Ok(Some(claim)))?;
         if let Some(claim) = claim {
             return Err(FileError::Claimed(self.shown(file.path), entity.id.clone(), claim.shown()));
+        }
+        if !file.exists && is_other(&self.root.place(file.path))? {
+            return Err(FileError::NoFile(self.shown(file.path)));
         }
         if !file.exists && !definition.shared().create {
             return Ok(None);

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 28] = [
+    let cases: [Case; 29] = [
         ("several edits of one file are made at once", &[Need::Program("strace")], together),
         ("a file is read and replaced once for all of its edits", &[Need::Program("strace")], once_for_all),
         ("an edit that validation rejects does not keep the others from being made", &[], rejected),
@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a file is made, and goes when nothing else is in it", &[], created),
         ("a file that does not exist is an error, unless something is to be absent", &[], missing),
         ("a file that a person has removed leaves nothing to be taken back", &[], removed),
+        ("a directory in place of a file leaves nothing to be taken back, and is not edited", &[], replaced),
         ("a file is not replaced before it is found to be valid", &[], validation),
         ("a sensitive file is shown for no edit", &[], sensitive),
         ("a file that is declared or overlaid is not edited", &[], contradictions),
@@ -213,6 +214,31 @@ fn missing() {
     declare(&root, "[[line]]\npath = \"/etc/x\"\nline = \"x\"\nensure = \"absent\"\n");
     unchanged(&root);
     assert_eq!(root.holo(&["check"]).stdout_lossy(), "");
+}
+
+fn replaced() {
+    let line = "[[line]]\npath = \"/etc/x\"\nline = \"ours\"\n";
+    for is_link in [false, true] {
+        let root = root().file("etc/x", "theirs\n").dir("etc/other");
+        declare(&root, line);
+        applied(&root);
+        fs::remove_file(root.join("etc/x")).unwrap();
+        if is_link {
+            symlink("other", root.join("etc/x")).unwrap();
+        } else {
+            fs::create_dir(root.join("etc/x")).unwrap();
+        }
+        for force in [&["apply"][..], &["apply", "--force"]] {
+            let run = root.holo(force);
+            assert!(run.status == Some(1) && run.stderr.contains_str("is not a regular file"), "{run}");
+        }
+        undefine(&root);
+        let check = root.holo(&["check"]);
+        assert!(is_link || check.stdout.contains_str("would forget line:/etc/x"), "{check}");
+        applied(&root);
+        unchanged(&root);
+        assert!(fs::symlink_metadata(root.join("etc/x")).is_ok_and(|found| found.is_symlink() == is_link));
+    }
 }
 
 fn removed() {

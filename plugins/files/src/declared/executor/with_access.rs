@@ -71,8 +71,9 @@ impl Executor<'_> {
             answers.begin(index);
             self.expect_mode(job.entity, &plan)?;
         }
+        let hands_over = accesses.hands_over(job.entity)?;
         accesses.put_back(job.entity, &plan)?;
-        let applied = self.apply_alone(index, job, answers);
+        let applied = if hands_over { Applied::Unchanged } else { self.apply_alone(index, job, answers) };
         Ok(self.with_changes(applied, &plan, "restored", job.entity))
     }
 
@@ -97,7 +98,7 @@ impl Executor<'_> {
 
     /// Adds the permission changes to those of the path.
     fn with_changes(&self, applied: Applied, plan: &Plan, word: &str, entity: &DeclaredFile) -> Applied {
-        let changes = plan.changes(word, &self.inspection.host.below_root(&entity.path));
+        let changes = plan.changes((word, "restored"), &self.inspection.host.below_root(&entity.path));
         match applied {
             Applied::Unchanged if !changes.is_empty() => Applied::Changed(changes),
             Applied::Changed(path) => Applied::Changed(path.into_iter().chain(changes).collect()),
