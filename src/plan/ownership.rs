@@ -262,10 +262,8 @@ fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
             }
         };
         for (index, asset) in node.edges.owns.iter().enumerate() {
-            let edited = path_in(asset, EDITED);
-            let own = edited.clone().or_else(|| path(asset));
-            permissions.around(own, reach(asset)).into_iter().for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
-            let Some(path) = edited else { continue };
+            permissions.of(asset).into_iter().for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
+            let Some(path) = path_in(asset, EDITED) else { continue };
             let orphans = orphans.get_or_insert_with(|| {
                 let mut orphans = Groups::with_capacity(0);
                 for (orphan, asset) in owned(nodes, true) {
@@ -279,10 +277,11 @@ fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
             found.for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
         }
         // The paths of overlays are no claims.
-        for provided in node.edges.provides.iter().filter_map(path) {
-            let needs = || node.edges.needs.iter().position(|need| path(need).as_deref() == parent(&provided));
-            for orphan in permissions.around(Some(provided.clone()), None) {
-                add(orphan, needs().map_or(EdgeKind::After, EdgeKind::Needs));
+        for provided in &node.edges.provides {
+            for orphan in permissions.of(provided) {
+                let path = path(provided).unwrap_or_default();
+                let needs = node.edges.needs.iter().position(|need| self::path(need).as_deref() == parent(&path));
+                add(orphan, needs.map_or(EdgeKind::After, EdgeKind::Needs));
             }
         }
     }
@@ -305,11 +304,12 @@ impl<'a> Permissions<'a> {
         Permissions { by_directory }
     }
 
-    /// Returns the orphans that restore permissions of a path, or of anything in a tree.
-    fn around(&self, path: Option<Cow<'_, [u8]>>, tree: Option<Cow<'_, [u8]>>) -> Vec<EntityIndex> {
+    /// Returns the orphans that restore permissions of a path that is an asset, or of anything in a tree that is one.
+    fn of(&self, asset: &Asset<&BStr>) -> Vec<EntityIndex> {
         if self.by_directory.is_empty() {
             return Vec::new();
         }
+        let (path, tree) = (path_in(asset, EDITED).or_else(|| path(asset)), reach(asset));
         let mut found = Vec::new();
         for own in path.iter().chain(&tree) {
             found.extend(self.by_directory.get(own).into_iter().flatten().copied());

@@ -8,7 +8,6 @@ use bstr::BString;
 use holo_process::{Program, beside};
 use holo_protocol::{Health, HealthState};
 use std::iter;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;

@@ -109,7 +109,7 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("srv/www")).unwrap();
         std::fs::write(folder.path().join("srv/file"), "").unwrap();
         let include = ["/srv/www/", "/srv/file", "/srv/gone", "package:vim"].map(str::to_owned).to_vec();
-        let included = Choices { include, ..Choices::default() }.included(&Root::new(folder.path()));
+        let included = Choices { include, ..Choices::default() }.included(&Root::new(Some(folder.path().into())));
         let expected = Included {
             directories: vec!["/srv/www".into()],
             others: vec!["/srv/file".into(), "package:vim".into()],

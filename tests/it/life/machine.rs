@@ -611,7 +611,7 @@ fn generation(run: &Run) -> Option<u64> {
 fn line_with(run: &Run, event: &str) -> Option<Value> {
     let text = run.stdout_lossy().into_owned();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(|line| line.get("event").is_some_and(|found| found == event)).last()
+    lines.filter(|line| line.get("event").is_some_and(|found| found == event)).next_back()
 }
 
 /// Returns the results of all entities that were not simply in order, with their changes.

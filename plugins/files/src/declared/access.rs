@@ -154,7 +154,7 @@ impl<'a> Accesses<'a> {
         }
         let mut record = self.remembered(entity)?;
         let modes = self.modes(entity, path)?;
-        let (released, left) = self.release(definition, path, &modes, &mut record)?;
+        let (released, left) = self.release(definition, path, &modes, &record)?;
         let mut steps = Vec::new();
         for (path, place, current, desired) in found {
             let missing = desired.missing_in(&current);
