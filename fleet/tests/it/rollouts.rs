@@ -79,7 +79,7 @@ fn every_command() {
     assert_eq!(only(&["bundle", "show", "site"], "version"), "1");
 
     operator.root.write("port.toml", "port = 81\n");
-    assert_eq!(only(&["data", "set", "role.web", &path("port.toml")], "serial"), 1);
+    assert_eq!(only(&["data", "set", "role.web", &path("port.toml")], "layer"), "role.web");
     assert_eq!(only(&["data", "get", "role.web"], "data"), json!({"port": 81}));
     assert_eq!(only(&["data", "list"], "layer"), "role.web");
 

@@ -610,8 +610,8 @@ fn generation(run: &Run) -> Option<u64> {
 /// Returns the last line of a run with this event.
 fn line_with(run: &Run, event: &str) -> Option<Value> {
     let text = run.stdout_lossy().into_owned();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(|line| line.get("event").is_some_and(|found| found == event)).next_back()
+    let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.rfind(|line| line.get("event").is_some_and(|found| found == event))
 }
 
 /// Returns the results of all entities that were not simply in order, with their changes.
