@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a lock that is held makes a run busy, and its holder is named", busy),
         case("a storm is one event with a count and a sample", storm),
         case("a storm is recorded even if the agent is killed before it is over", storm_and_kill),
+        case("old events take no memory", old_events),
     ]
 }
 
@@ -54,6 +55,27 @@ fn definition_errors() {
     let lines: Vec<Value> = of_kind(&root, "definition_error").iter().map(|error| error["line"].clone()).collect();
     assert_eq!(lines, [3, 4]);
     agent.stop();
+}
+
+fn old_events() {
+    const SIZE: usize = 4 << 20;
+    let root = root("");
+    let file = root.join("var/lib/holo-agent/events.jsonl");
+    let memory = || {
+        let mut agent = Agent::start(&root);
+        agent.until_watching();
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+        agent.stop();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    let (new, events) = (memory(), fs::read(&file).unwrap());
+    let many = events.repeat(SIZE / events.len() + 1);
+    fs::write(&file, &many).unwrap();
+    let old = memory();
+    assert!(old < new + 1000, "{new} kB became {old} kB");
+    // They were too many for further ones.
+    assert!(fs::metadata(&file).unwrap().len() < SIZE as u64 * 3 / 4);
 }
 
 fn failures() {
