@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use rustix::fs::fsync;
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::mem;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -54,8 +55,14 @@ impl Spool {
         let path = path.into();
         let metadata = fs::metadata(&path).ok().filter(Metadata::is_file);
         let size = metadata.as_ref().map_or(0, Metadata::len);
-        let events = metadata.and_then(|_| Spool::read(&path).ok()).unwrap_or_default();
-        let last_seq = events.iter().map(|event| event.header.seq).max().unwrap_or_default();
+        let mut last_seq = 0;
+        if metadata.is_some() {
+            // Those before damage count.
+            let _ = for_each(&path, |event, _| {
+                last_seq = last_seq.max(event.header.seq);
+                Ok(())
+            });
+        }
         let (waiting, held, refuge, is_refuge_used, obstacle) = (VecDeque::new(), Vec::new(), None, false, None);
         Spool { path, limit, size, waiting, held, refuge, is_refuge_used, obstacle, last_seq, syncs: None }
     }
@@ -63,12 +70,16 @@ impl Spool {
     /// Sets the file for pending events. Those that a previous agent left there become pending.
     #[must_use]
     pub fn with_refuge(mut self, refuge: PathBuf) -> Spool {
-        let left = Spool::read(&refuge).unwrap_or_default();
+        let mut left = Spool::read(&refuge).unwrap_or_default();
         self.is_refuge_used = !left.is_empty();
-        let on_disk = if left.is_empty() { Vec::new() } else { Spool::read(&self.path).unwrap_or_default() };
-        // A crash may have happened after an event was written, but before it was removed from the pending ones.
-        let is_on_disk = |event: &Event| on_disk.iter().any(|other| other.id == event.id);
-        for mut event in left.into_iter().filter(|event| !is_on_disk(event)) {
+        if !left.is_empty() {
+            // A crash may have happened after an event was written, but before it was removed from the pending ones.
+            let _ = for_each(&self.path, |written, _| {
+                left.retain(|event| event.id != written.id);
+                Ok(())
+            });
+        }
+        for mut event in left {
             // Others may have been recorded since it was held.
             event.header.seq = event.header.seq.max(self.last_seq + 1);
             self.last_seq = event.header.seq;
@@ -83,12 +94,12 @@ impl Spool {
     /// # Errors
     /// If the file exists and cannot be read.
     pub fn read(path: &Path) -> io::Result<Vec<Event>> {
-        let content = match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read?,
-        };
-        let lines = content.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        let mut events = Vec::new();
+        for_each(path, |event, _| {
+            events.push(event);
+            Ok(())
+        })?;
+        Ok(events)
     }
 
     /// Writes the pending events, and those that are not complete yet, to their file.
@@ -165,33 +176,53 @@ impl Spool {
 
     /// Replaces the older half with its numbers.
     fn compact(&mut self) -> io::Result<()> {
-        let events = Spool::read(&self.path)?;
-        let mut lines: VecDeque<(Vec<u8>, &Event)> = VecDeque::new();
-        for event in &events {
-            lines.push_back((serde_json::to_vec(event)?, event));
-        }
-        let (mut counts, mut last) = (Counts::default(), None);
-        let mut size: u64 = lines.iter().map(|(line, _)| line.len() as u64 + 1).sum();
-        while size > self.limit / 2
-            && let Some((line, event)) = lines.pop_front()
-        {
-            size -= line.len() as u64 + 1;
-            counts.add(event);
-            last = Some(event);
-        }
-        let mut content = Vec::new();
-        if let Some(last) = last {
-            content.extend(serde_json::to_vec(&merged(counts, last))?);
-            content.push(b'\n');
-        }
-        for (line, _) in lines {
-            content.extend(line);
-            content.push(b'\n');
-        }
-        replace(&self.path, &content, 0o600)?;
-        self.size = content.len() as u64;
+        let mut left = 0;
+        for_each(&self.path, |_, line| {
+            left += line.len() as u64;
+            Ok(())
+        })?;
+        let mut size = 0;
+        replace_with(&self.path, 0o600, |file| {
+            let mut write = |line: &[u8]| {
+                size += line.len() as u64;
+                file.write_all(line)
+            };
+            let (mut counts, mut last) = (Counts::default(), None);
+            for_each(&self.path, |event, line| {
+                if left > self.limit / 2 {
+                    left -= line.len() as u64;
+                    counts.add(&event);
+                    last = Some(event);
+                    return Ok(());
+                }
+                last.take().map_or(Ok(()), |last| write(&lines([&merged(mem::take(&mut counts), &last)])?))?;
+                write(line)
+            })?;
+            last.map_or(Ok(()), |last| write(&lines([&merged(counts, &last)])?))
+        })?;
+        self.size = size;
         Ok(())
     }
+}
+
+/// Calls a function with each event in a file, oldest first, and with its line. Damaged lines are skipped. An old file has thousands of
+/// events, which the agent must not have in memory at once.
+fn for_each(path: &Path, mut handle: impl FnMut(Event, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => BufReader::new(opened?),
+    };
+    let mut line = Vec::new();
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if !line.ends_with(b"\n") {
+            line.push(b'\n');
+        }
+        if let Ok(event) = serde_json::from_slice(&line) {
+            handle(event, &line)?;
+        }
+        line.clear();
+    }
+    Ok(())
 }
 
 /// Syncs files as they come, at most one a second.
@@ -253,7 +284,12 @@ impl EventSink for Spool {
     fn has_run(&self, began: Timestamp) -> bool {
         let is_it = |event: &Event| matches!(&event.what, What::Run(run) if run.began == began);
         // An unreadable file counts as empty.
-        self.waiting.iter().any(is_it) || Spool::read(&self.path).unwrap_or_default().iter().any(is_it)
+        let mut found = self.waiting.iter().any(is_it);
+        let _ = for_each(&self.path, |event, _| {
+            found |= is_it(&event);
+            Ok(())
+        });
+        found
     }
 
     fn obstacle(&self) -> Option<&str> {
@@ -288,14 +324,21 @@ pub(crate) fn create_private_directory(path: &Path) -> io::Result<()> {
 /// Replaces a file atomically, with this mode. Its directory is created, with access only for its owner if the file is
 /// private.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    replace_with(path, mode, |file| file.write_all(content))
+}
+
+fn replace_with(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if mode & 0o077 == 0 {
         create_private_directory(directory)?;
     } else {
         fs::create_dir_all(directory)?;
     }
-    let mut file = tempfile::Builder::new().prefix(".holo-agent.").tempfile_in(directory)?;
-    file.write_all(content)?;
+    let file = tempfile::Builder::new().prefix(".holo-agent.").tempfile_in(directory)?;
+    let mut writer = BufWriter::new(file.as_file());
+    write(&mut writer)?;
+    writer.flush()?;
+    drop(writer);
     file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;

@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a lock that is held makes a run busy, and its holder is named", busy),
         case("a storm is one event with a count and a sample", storm),
         case("a storm is recorded even if the agent is killed before it is over", storm_and_kill),
+        case("old events take no memory", old_events),
     ]
 }
 
@@ -54,6 +55,27 @@ fn definition_errors() {
     let lines: Vec<Value> = of_kind(&root, "definition_error").iter().map(|error| error["line"].clone()).collect();
     assert_eq!(lines, [3, 4]);
     agent.stop();
+}
+
+fn old_events() {
+    const SIZE: usize = 4 << 20;
+    let root = root("");
+    let file = root.join("var/lib/holo-agent/events.jsonl");
+    let memory = || {
+        let mut agent = Agent::start(&root);
+        agent.until_watching();
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+        agent.stop();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    let (new, events) = (memory(), fs::read(&file).unwrap());
+    let many = events.repeat(SIZE / events.len() + 1);
+    fs::write(&file, &many).unwrap();
+    let old = memory();
+    assert!(old < new + 1000, "{new} kB became {old} kB");
+    // They were too many for further ones.
+    assert!(fs::metadata(&file).unwrap().len() < SIZE as u64 * 3 / 4);
 }
 
 fn failures() {
@@ -114,9 +136,12 @@ fn hundred_of_each(root: &ScratchRoot) {
         let single = of_kind(root, kind).len();
         let storms: Vec<Value> = of_kind(root, "storm").into_iter().filter(|storm| storm["of"] == kind).collect();
         let counted: u64 = storms.iter().map(|storm| storm["count"].as_u64().unwrap()).sum();
-        assert!(single >= 20 && single as u64 + counted == 100 && storms.len() <= 2, "{kind}: {single}, {storms:?}");
-        let sample = storms[0]["sample"].as_array().unwrap();
-        assert!(sample.len() == 10 && sample[0].as_str().unwrap().starts_with("file:/srv/app/"), "{storms:?}");
+        assert!(single >= 20 && single as u64 + counted == 100 && storms.len() <= 5, "{kind}: {single}, {storms:?}");
+        for storm in &storms {
+            let (sample, count) = (storm["sample"].as_array().unwrap(), storm["count"].as_u64().unwrap());
+            assert!(sample.len() as u64 == count.min(10), "{storms:?}");
+            assert!(sample[0].as_str().unwrap().starts_with("file:/srv/app/"), "{storms:?}");
+        }
     }
 }
 
@@ -128,9 +153,12 @@ fn storm_and_kill() {
     (0..100).for_each(|number| fs::remove_file(root.join(format!("srv/app/{number}"))).unwrap());
     let begun = Instant::now();
     let held = |kind: &str| {
+        // On a slow machine, a storm may be over and recorded already. One that is recorded in between is not counted twice.
+        let recorded = of_kind(&root, "storm");
         let events = fs::read_to_string(root.join("run/holo-agent/events.jsonl")).unwrap_or_default();
-        let storms = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        storms.filter(|storm| storm["of"] == kind).filter_map(|storm| storm["count"].as_u64()).sum::<u64>()
+        let held = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let storms = held.chain(recorded).filter(|storm| storm["of"] == kind);
+        storms.filter_map(|storm| storm["count"].as_u64()).sum::<u64>()
     };
     while ["drifted", "repaired"].iter().any(|kind| held(kind) + (of_kind(&root, kind).len() as u64) < 100) {
         assert!(begun.elapsed() < PATIENCE, "{}", held("drifted"));
