@@ -574,7 +574,8 @@ impl Machine {
     /// All definitions go, and holo leaves no trace.
     pub(super) fn end(&mut self) -> Verdict {
         self.release()?;
-        self.note_stock(&self.disk());
+        let before = self.disk();
+        self.note_stock(&before);
         self.written = Definitions::default();
         self.abandon();
         let mut said = sound(self.root.holo(&["apply"]))?;
@@ -583,6 +584,7 @@ impl Machine {
             said = sound(self.root.holo(&["apply", "--force"]))?;
             ensure(said.success(), || format!("in the end, even force fails:\n{said}"))?;
         }
+        self.note_changed_names(&before);
         let disk = self.disk();
         let is_clear = |path: &&String| {
             let prefix = format!("{path}/");
