@@ -48,7 +48,7 @@ fn debians_lists_and_digests_are_read() {
 #[test]
 fn files_of_a_removed_package_are_leftovers() {
     let status = "Package: gone\nStatus: deinstall ok config-files\nConffiles:\n /etc/gone.conf 0\n\n\
-                  Package: here\nStatus: install ok installed\nConffiles:\n /etc/here.conf 0\n";
+                  Package: here\nStatus: install ok installed\nConffiles:\n /etc/here.conf 2d2d6dd3a2b6ef6ec1bba91a46a9cce1\n";
     let folder = root(&[
         ("var/lib/dpkg/status", status),
         ("var/lib/dpkg/info/gone.list", "/.\n/etc\n/etc/gone.conf\n"),
