@@ -49,8 +49,7 @@ fn modes() {
     let run = root.holo(&["check"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     // With an edit, it is declared as a whole.
-    let root = with_one_package().mode("etc/web/web.conf", 0o600);
-    root.write("etc/web/web.conf", "edited");
+    let root = with_one_package().file("etc/web/web.conf", "edited").mode("etc/web/web.conf", 0o600);
     let run = root.holo(&["adopt", "--all"]);
     assert!(run.success() && run.stdout.contains_str("changed from the version in package web"), "{run}");
     assert!(root.read("etc/holo/resources/files/adopted-web.toml").contains_str("mode = \"0600\"\n"), "{run}");
