@@ -37,7 +37,7 @@ const STORM: usize = 4000;
 /// The time after the last event by which the agent has recorded a storm.
 const STORM_ENDS: Duration = Duration::from_millis(2500);
 /// The number of looks at idle processes, one of which must find no system call.
-const QUIET_WITHIN: usize = 12;
+const QUIET_WITHIN: usize = 60;
 /// How often the disk is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 /// The time for which processes are stopped.
