@@ -57,7 +57,7 @@ impl Spool {
         let size = metadata.as_ref().map_or(0, Metadata::len);
         let mut last_seq = 0;
         if metadata.is_some() {
-            // Those before damage count.
+            // If a part cannot be read, the events before it count.
             let _ = for_each(&path, |event, _| {
                 last_seq = last_seq.max(event.header.seq);
                 Ok(())

@@ -14,7 +14,7 @@ pub(crate) mod rollout;
 pub(crate) mod run;
 
 use crate::config::Root;
-use crate::session::{Output, Session};
+use crate::session::Session;
 use crate::{Cli, Verb};
 use std::error::Error;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub(crate) type Outcome = Result<ExitCode, Box<dyn Error>>;
 pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
     match &cli.verb {
         Verb::Init(arguments) => Session::run(cli, root, async |session| init::run(arguments, session).await),
-        Verb::Accounts(arguments) => Ok(accounts::run(arguments, Output { json: cli.json })?),
+        Verb::Accounts(arguments) => Ok(accounts::run(arguments, cli.output())?),
         Verb::Bundle(verb) => bundle::run(verb, cli, root),
         Verb::Rollout(verb) => Session::run(cli, root, async |session| rollout::run(verb, session).await),
         Verb::Rollback(arguments) => {
@@ -43,7 +43,7 @@ pub(crate) fn run(cli: &Cli, root: &Root) -> Outcome {
         Verb::Data(verb) => Session::run(cli, root, async |session| data::run(verb, session).await),
         Verb::Registry(verb) => Session::run(cli, root, async |session| registry::run(verb, session).await),
         Verb::Run(arguments) => Session::run(cli, root, async |session| run::run(arguments, session).await),
-        Verb::Host(verb) => host::run(verb, Output { json: cli.json }, root),
+        Verb::Host(verb) => host::run(verb, cli.output(), root),
         Verb::Events(arguments) => Session::run(cli, root, async |session| look::events(arguments, session).await),
     }
 }

@@ -34,6 +34,7 @@ use commands::rollout::{Log, Promote, Rollback, RolloutVerb};
 use commands::{accounts as users, controller as control, init, look, page, run as asking};
 use config::Root;
 use holo_process::{Stream, streams};
+use session::Output;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,6 +69,13 @@ pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Cli {
+    /// Returns how the command shows its result.
+    pub(crate) fn output(&self) -> Output {
+        Output { json: self.json }
+    }
 }
 
 /// The commands.

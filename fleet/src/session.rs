@@ -33,8 +33,7 @@ impl Session {
         }
         runtime()?.block_on(async {
             let (client, mut refusals) = connect(&operator.link).await?;
-            let session =
-                Session { operator, store: Store::new(client), output: Output { json: cli.json }, root: root.clone() };
+            let session = Session { operator, store: Store::new(client), output: cli.output(), root: root.clone() };
             let done = tokio::select! {
                 done = work(&session) => done,
                 Some(refused) = refusals.recv() => Err(refused),

@@ -146,8 +146,8 @@ pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], e
     edges
 }
 
-/// Makes each entity wait for the orphans that restore what it edits or finds, except where the orphan itself waits for it: by way of an entity that
-/// takes over. Returns the orphans of each such entity.
+/// Makes each entity wait for the orphans that restore what it edits or finds, except where the orphan itself waits for it: by way of an
+/// entity that takes over. Returns the orphans of each such entity.
 pub(super) fn restore(
     nodes: &PerEntity<Node<'_>>,
     restorations: &[Restoration],

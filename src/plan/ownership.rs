@@ -8,7 +8,7 @@
 //!
 //! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
 //! orphan that owns the path, or one around it, is scrubbed before. The value of `path-access` is the path of a directory below which an
-//! orphan has changed permissions. It is not taken over either: whatever another entity finds there has to have its original permissions.
+//! orphan has changed permissions. It is not taken over either, and is scrubbed before other entities see the files below it.
 
 use super::EdgeKind;
 use super::assets::{Groups, parent, path_in};

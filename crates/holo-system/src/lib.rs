@@ -58,8 +58,8 @@ impl System {
     }
 
     /// Returns those of these files that packages own, by path. Paths are absolute below the root. All of them are
-    /// looked up at once; files whose owner cannot be determined, and
-    /// those that a removed package has left behind, are left out.
+    /// looked up at once; files whose owner cannot be determined, and those that a removed package has left behind, are
+    /// left out.
     #[must_use]
     pub fn packaged_files(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
         let root = Root::new(&self.root);

@@ -263,20 +263,18 @@ fn for_each_conffile(root: &Root, mut handle: impl FnMut(Conffile<'_>)) {
 
 /// Returns the configuration files of removed packages in dpkg's database.
 pub(crate) fn leftovers(root: &Root) -> BTreeMap<PathBuf, String> {
-    let mut files = BTreeMap::new();
-    for_each_conffile(root, |conffile| {
-        if conffile.is_left {
-            files.insert(conffile.path.to_path_lossy().into_owned(), conffile.package.to_str_lossy().into_owned());
-        }
-    });
-    files
+    conffiles(root, |conffile| conffile.is_left)
 }
 
 /// Returns the configuration files of installed packages in dpkg's database.
 pub(crate) fn configuration_files(root: &Root) -> BTreeMap<PathBuf, String> {
+    conffiles(root, |conffile| conffile.is_current)
+}
+
+fn conffiles(root: &Root, is_wanted: impl Fn(&Conffile<'_>) -> bool) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     for_each_conffile(root, |conffile| {
-        if conffile.is_current {
+        if is_wanted(&conffile) {
             files.insert(conffile.path.to_path_lossy().into_owned(), conffile.package.to_str_lossy().into_owned());
         }
     });

@@ -82,7 +82,7 @@ pub(crate) struct Verify {
 }
 
 pub(crate) fn run(verb: &BundleVerb, cli: &Cli, root: &Root) -> Outcome {
-    let output = Output { json: cli.json };
+    let output = cli.output();
     match verb {
         BundleVerb::Push(options) => Session::run(cli, root, async |session| publish::push(options, session).await),
         BundleVerb::List => Session::run(cli, root, async |session| publish::list(session).await),
@@ -216,7 +216,7 @@ fn sign(options: &Sign, cli: &Cli, root: &Root) -> Outcome {
     fs::write(&path, signature).map_err(failed)?;
     let key = key.display().to_string();
     let text = format!("{}: {} {}, signed with {key}", path.display(), bundle.name(), bundle.version());
-    Output { json: cli.json }.show(&Described::new(&bundle, Some(&key), &path), text)?;
+    cli.output().show(&Described::new(&bundle, Some(&key), &path), text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -316,10 +316,7 @@ impl Executor<'_> {
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let shared = entity.together.shared();
-        let tracks = remembered.base.tracks_mut();
-        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
-        let taken = paths.iter().filter(|path| shared.claims(self.host).paths.is_taken_from(&entity.id(), path));
-        taken.for_each(|path| tracks.forget(path));
+        remembered.base.tracks_mut().forget_taken(&entity.id(), &shared.claims(self.host).paths);
         let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
         if scrubbing.only_waits() || scrubbing.found.is_empty() {
             return Ok(Verdict::InDesiredState);

@@ -57,7 +57,7 @@ pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<V
     let accounts = Accounts::default().all(host)?;
     let root = Root::new(host.root());
     let made = made_by_hand(&root, &accounts);
-    let mut found: Vec<Candidate> = memberships(&root, &accounts, &made, defined).collect();
+    let mut found = memberships(&root, &accounts, &made, defined);
     let undefined = made.into_iter().filter(|(id, _)| !defined.contains(id));
     found.extend(undefined.map(|(id, reason)| Candidate::new(id.to_string(), reason)));
     Ok(found)
@@ -69,10 +69,10 @@ fn memberships(
     accounts: &[Account],
     made: &[(AccountId, String)],
     defined: &BTreeSet<AccountId>,
-) -> impl Iterator<Item = Candidate> {
+) -> Vec<Candidate> {
     let is_made = |id: &AccountId| made.iter().any(|(other, _)| other == id) || defined.contains(id);
     let packages = Packages::read(root);
-    let candidate = move |user: &Account| {
+    let candidate = |user: &Account| {
         let mut groups = user.groups.clone();
         groups.retain(|group| !packages.connect(&user.id.name, group));
         groups.sort();
@@ -83,8 +83,8 @@ fn memberships(
                 .with_command(format!("usermod --append --groups {groups} {name}"))
         })
     };
-    let of_packages = accounts.iter().filter(move |account| account.id.kind == Kind::User && !is_made(&account.id));
-    of_packages.filter_map(candidate).collect::<Vec<_>>().into_iter()
+    let of_packages = accounts.iter().filter(|account| account.id.kind == Kind::User && !is_made(&account.id));
+    of_packages.filter_map(candidate).collect()
 }
 
 /// Writes a definition of an existing account.
@@ -99,11 +99,13 @@ pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
     };
     match account {
         Some(account) => match definable(account, output) {
-            Some(account) if has_password(&Root::new(host.root()), &account) => {
-                output.warning(format!("{} is adopted without its password, which is secret", account.id));
-                Adopted::Done { definition: definition(&Root::new(host.root()), &account) }
+            Some(account) => {
+                let root = Root::new(host.root());
+                if has_password(&root, &account) {
+                    output.warning(format!("{} is adopted without its password, which is secret", account.id));
+                }
+                Adopted::Done { definition: definition(&root, &account) }
             }
-            Some(account) => Adopted::Done { definition: definition(&Root::new(host.root()), &account) },
             None => Adopted::Failed,
         },
         None if is_ours => {
@@ -290,6 +292,7 @@ mod tests {
         ]);
         let made = [(AccountId::parse("user:jane").unwrap(), String::new())];
         let lines: Vec<String> = memberships(&root, &accounts, &made, &BTreeSet::new())
+            .iter()
             .map(|candidate| candidate.to_line().to_string())
             .collect();
         let expected = "user:nginx\ta package creates it, but it was added to crew by hand\t\texcluded\t\

@@ -2,6 +2,7 @@
 
 use super::contents::{Contents, Digest};
 use super::state::State;
+use crate::claims::Claims;
 use crate::error::Result;
 use crate::path_handle::{ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::paths::path_bytes;
@@ -219,6 +220,12 @@ impl Tracks {
     /// Removes a track. The state before the next change becomes the base.
     pub fn forget(&mut self, path: &Path) {
         self.0.remove(&path_bytes(path));
+    }
+
+    /// Removes the tracks of paths that other entities are about to take over from an orphan.
+    pub fn forget_taken(&mut self, id: &str, claims: &Claims) {
+        let paths: Vec<PathBuf> = self.iter().map(|(path, _)| path).collect();
+        paths.iter().filter(|path| claims.is_taken_from(id, path)).for_each(|path| self.forget(path));
     }
 
     /// Returns true if the path is a temporary file for a tracked path.

@@ -38,13 +38,13 @@ pub(super) fn records(host: &Host) -> BaseStore {
     BaseStore::open_kind(host.locations(), "access")
 }
 
-/// Returns the entities that have changed permissions of something in their directories.
-pub(super) fn changed_below(host: &Host) -> BTreeSet<String> {
+/// Returns those of some entities that have changed permissions of something in their directories.
+pub(super) fn changed_below(host: &Host, among: &HashSet<String>) -> BTreeSet<String> {
     let records = records(host);
     // A record that cannot be read is an error of the scrub.
     let recall = |id: &String| records.recall::<AccessTracks>(id).ok().flatten();
     let ids = records.ids().unwrap_or_default();
-    ids.into_iter().filter(|id| recall(id).is_some_and(|record| is_recursive(&record))).collect()
+    ids.into_iter().filter(|id| among.contains(id) && recall(id).is_some_and(|record| is_recursive(&record))).collect()
 }
 
 fn is_recursive(record: &Remembered<AccessTracks>) -> bool {

@@ -12,7 +12,7 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::index::Table;
 use holo_plugin::{Entity, EntityReport, Host, Output, ScanError};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// The declarations and records of a scan.
@@ -158,7 +158,8 @@ impl DeclaredScan {
             output.error(&reason);
             files.contradicted.push(Contradicted { report: overlay.to_report(), reason });
         }
-        let changed_below = if orphans.is_empty() { BTreeSet::new() } else { access::changed_below(host) };
+        let ids: HashSet<String> = orphans.iter().map(|orphan| orphan.id.clone()).collect();
+        let changed_below = if ids.is_empty() { BTreeSet::new() } else { access::changed_below(host, &ids) };
         for remembered in orphans {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();

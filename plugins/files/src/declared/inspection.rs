@@ -208,10 +208,9 @@ impl<'a> Inspection<'a> {
     fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let claims = self.claims.get_or_init(|| Claims::read(self.host.locations()));
-        let paths: Vec<PathBuf> = remembered.base.iter().map(|(path, _)| path).collect();
-        let taken = paths.iter().filter(|path| claims.is_taken_from(&entity.id(), path));
-        taken.for_each(|path| remembered.base.forget(path));
-        if remembered.base.is_empty() && !paths.is_empty() {
+        let had_paths = !remembered.base.is_empty();
+        remembered.base.forget_taken(&entity.id(), claims);
+        if remembered.base.is_empty() && had_paths {
             return Ok(Verdict::InDesiredState);
         }
         let scrubbing = self.scrubbing(&remembered.base)?;
