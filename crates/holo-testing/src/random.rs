@@ -122,6 +122,13 @@ fn run(variable: &str, usual: u64, threads_per_core: usize, case: impl Fn(&mut R
     }
 }
 
+/// Tells whether neither [`CASES`] nor [`SEED`] limits property tests to a few cases. What many cases must have come
+/// across is only asserted then.
+#[must_use]
+pub fn are_many() -> bool {
+    given(SEED).is_none() && given(CASES).is_none_or(|count| count >= 100)
+}
+
 /// Returns the number that a variable is set to, if it is.
 ///
 /// # Panics

@@ -840,5 +840,6 @@ fn random_renames_are_undone_when_all_definitions_are_removed() {
         assert!(left.iter().all(BTreeMap::is_empty) && !root.exists("var/lib/holo/users-groups/.renamed"), "{left:?}");
     });
     let (takeovers, ends) = (takeovers.into_inner(), ends.into_inner());
-    assert!(takeovers > 10 && ends > 20, "{takeovers} takeovers in {ends} cases that came to their end");
+    let is_covered = takeovers > 10 && ends > 20 || !random::are_many();
+    assert!(is_covered, "{takeovers} takeovers in {ends} cases that came to their end");
 }

@@ -149,7 +149,7 @@ fn random_sites() {
         is_the_same(&root, &["check", &id], about);
     });
     let known = known.into_inner();
-    assert!(known > 0, "no site has definitions that are known to be right");
+    assert!(!random::are_many() || known > 0, "no site has definitions that are known to be right");
 }
 
 fn site() -> ScratchRoot {
