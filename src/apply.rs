@@ -3,6 +3,7 @@
 mod blocked;
 mod holds;
 mod in_order;
+mod judged;
 mod outcome;
 
 use crate::diff::View;
@@ -194,6 +195,9 @@ impl<'a> Walk<'a> {
             }
         }
         let has_changed = tally.changed > 0;
+        if has_changed && self.task != Task::Check {
+            self.judge(&mut tally, reporter)?;
+        }
         self.keep_values(|values| values.finish(has_changed), reporter);
         if self.task != Task::Check {
             self.sent.finish()?;

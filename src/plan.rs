@@ -4,7 +4,8 @@
 //! always the first one that is not waiting for another. So an entity that has to wait is moved to just after what it
 //! waits for; what it waits for is not pulled forward. A later entity precedes an earlier one only if the earlier one
 //! waits for it, or for an entity that is later still: no script of a late plugin runs before earlier plugins for the
-//! sake of another entity.
+//! sake of another entity. The exception is an entity that comes before all of a type (`BEFORE: TYPE:*`): it is pulled
+//! forward to the first of these, unless it has to wait.
 //!
 //! Orphans are scrubbed against the direction of edges: an orphan never waits for what it needed but precedes it, a
 //! user before its group. The assets that an orphan provides are about to disappear, so it provides them to other

@@ -280,6 +280,12 @@ impl Plugin {
         &self.identity.handshake.info.reads
     }
 
+    /// Returns true if a change of one of its entities may undo another one.
+    #[must_use]
+    pub fn interferes(&self) -> bool {
+        self.identity.handshake.api_version >= API_VERSION_4 && self.identity.handshake.info.interferes
+    }
+
     /// Returns true if the plugin supports candidates and adoption.
     #[must_use]
     pub fn adopts(&self) -> bool {

@@ -193,14 +193,24 @@ pub struct Counts {
 impl Counts {
     /// Counts a result.
     pub fn count(&mut self, result: RunResult) {
-        *match result {
+        *self.number(result) += 1;
+    }
+
+    /// Takes back that a result was counted.
+    pub fn uncount(&mut self, result: RunResult) {
+        let number = self.number(result);
+        *number = number.saturating_sub(1);
+    }
+
+    fn number(&mut self, result: RunResult) -> &mut usize {
+        match result {
             RunResult::Unchanged => &mut self.unchanged,
             RunResult::Changed => &mut self.changed,
             RunResult::Pending => &mut self.pending,
             RunResult::Refused => &mut self.refused,
             RunResult::Skipped => &mut self.skipped,
             RunResult::Failed | RunResult::Interrupted => &mut self.failed,
-        } += 1;
+        }
     }
 
     /// Returns the result of a run that was not interrupted.

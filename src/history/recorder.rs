@@ -164,6 +164,7 @@ impl<'a> Recorder<'a> {
                 };
                 self.check(synced);
             }
+            Event::Undone(end) => self.counts.uncount(RunResult::from(*end)),
             Event::End(entity, end, duration) => {
                 let result = RunResult::from(*end);
                 self.counts.count(result);

@@ -211,6 +211,7 @@ impl<'a> Standings<'a> {
             Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
             Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),
             Event::Remark(remark) => self.about = remark.error_text().map(BString::from).or_else(|| self.about.take()),
+            Event::Undone(_) => self.entities -= 1,
             Event::End(entity, end, _) => {
                 self.entities += 1;
                 if !self.is_complete {

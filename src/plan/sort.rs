@@ -49,6 +49,25 @@ fn stuck_orphans(nodes: &PerEntity<Node<'_>>, waits: &Waits) -> HashSet<(EntityI
     }
 }
 
+/// The place of an entity in the given order: an entity, whether it comes right before that or is that, and its own index.
+type Place = (EntityIndex, bool, EntityIndex);
+
+/// Returns the places of all entities. One that comes before all entities of a type, such as a unit that is masked before packages start
+/// it, is pulled forward to the first of them.
+fn places(nodes: &PerEntity<Node<'_>>) -> PerEntity<Place> {
+    let living = || nodes.entries().filter(|(_, node)| !node.edges.orphan);
+    let mut places: PerEntity<Place> = nodes.indexes().map(|entity| (entity, true, entity)).collect();
+    for (entity, node) in living() {
+        let types = node.edges.before.iter().filter_map(|id| id.strip_suffix(b"*"));
+        let firsts =
+            types.filter_map(|of| living().map(|(other, _)| other).find(|&other| nodes[other].id.starts_with(of)));
+        if let Some(first) = firsts.min().filter(|&first| first < entity) {
+            places[entity] = (first, false, entity);
+        }
+    }
+    places
+}
+
 /// A queue that always yields the first entity that is not waiting for another.
 struct Queue<'a> {
     waits: &'a Waits,
@@ -56,7 +75,8 @@ struct Queue<'a> {
     counts: PerEntity<bool>,
     /// The number of relevant edges that each entity still waits for.
     open: PerEntity<usize>,
-    ready: BinaryHeap<Reverse<EntityIndex>>,
+    places: PerEntity<Place>,
+    ready: BinaryHeap<Reverse<Place>>,
     dropped: HashSet<(EntityIndex, EntityIndex)>,
     planned: PerEntity<bool>,
     order: Vec<EntityIndex>,
@@ -68,12 +88,15 @@ impl<'a> Queue<'a> {
         let counts: PerEntity<bool> = nodes.indexes().map(counts).collect();
         let open_edges = |entity| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();
         let open: PerEntity<usize> = nodes.indexes().map(open_edges).collect();
-        let ready = nodes.indexes().filter(|&entity| counts[entity] && open[entity] == 0).map(Reverse).collect();
+        let places = places(nodes);
+        let ready = nodes.indexes().filter(|&entity| counts[entity] && open[entity] == 0);
+        let ready = ready.map(|entity| Reverse(places[entity])).collect();
         Queue {
             waits,
             waiting: Waiting::new(waits),
             counts,
             open,
+            places,
             ready,
             dropped: HashSet::new(),
             planned: Table::filled(false, nodes.len()),
@@ -83,14 +106,14 @@ impl<'a> Queue<'a> {
 
     /// Takes all entities that are ready or become ready.
     fn take_all(&mut self) {
-        while let Some(Reverse(entity)) = self.ready.pop() {
+        while let Some(Reverse((_, _, entity))) = self.ready.pop() {
             self.planned[entity] = true;
             self.order.push(entity);
             let counts = |other| self.counts[other] && !self.dropped.contains(&(entity, other));
             for &other in self.waiting.of(entity).iter().filter(|&&other| counts(other)) {
                 self.open[other] -= 1;
                 if self.open[other] == 0 {
-                    self.ready.push(Reverse(other));
+                    self.ready.push(Reverse(self.places[other]));
                 }
             }
         }
@@ -101,7 +124,7 @@ impl<'a> Queue<'a> {
         self.dropped.insert((from, to));
         self.open[to] -= self.waits.of(to).iter().filter(|edge| edge.from == from).count();
         if self.open[to] == 0 {
-            self.ready.push(Reverse(to));
+            self.ready.push(Reverse(self.places[to]));
         }
     }
 }

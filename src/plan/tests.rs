@@ -57,6 +57,15 @@ fn without_edges_the_given_order_is_kept() {
 }
 
 #[test]
+fn entity_before_all_of_a_type_is_pulled_forward_unless_it_waits() {
+    let packages = "ENTITY: f:1\nENTITY: p:1\nENTITY: p:2\n";
+    check(&format!("{packages}ENTITY: s:1\nENTITY: s:2\nBEFORE: p:*\n"), "[f:1] [s:2] [p:1 p:2] [s:1]");
+    check(&format!("{packages}ENTITY: s:1\nENTITY: s:2\nBEFORE: p:*\nAFTER: p:1\n"), "[f:1] [p:1] [s:2] [p:2] [s:1]");
+    check(&format!("{packages}ENTITY: s:2\nORPHAN: yes\nBEFORE: p:*\n"), "[f:1] [p:1 p:2] [s:2]");
+    check("ENTITY: s:1\nBEFORE: p:*\nENTITY: f:1\nENTITY: p:1\n", "[s:1] [f:1] [p:1]");
+}
+
+#[test]
 fn waiting_entity_comes_right_after_its_requirement() {
     check("ENTITY: a1\nAFTER: a3\nENTITY: a2\nENTITY: a3\nENTITY: a4\n", "[a2 a3] [a1 a4]");
     check("ENTITY: a1\nENTITY: b2\nENTITY: c3\nBEFORE: a1\nENTITY: d4\n", "[b2] [c3] [a1] [d4]");

@@ -84,6 +84,8 @@ pub enum Event<'a> {
     Skipped(&'a str),
     /// The entity failed; without a reason if the plugin has reported it.
     Failed(Option<&'a str>),
+    /// The entity has ended with this outcome before, and is not in its desired state any more: another one has undone it.
+    Undone(End),
     /// The plugin broke down while it worked on the entity, which therefore failed.
     Broken,
     /// The entity is still being worked on after this time. It need not be the one that was begun last.

@@ -118,6 +118,10 @@ impl Json {
                 self.said.reason = reason.map(str::to_owned);
                 Vec::new()
             }
+            Event::Undone(end) => {
+                self.state.uncount((*end).into());
+                Vec::new()
+            }
             Event::Refresh(entity, _) | Event::WouldRefresh(entity, _) => {
                 self.state.line(&Line::Refresh { id: entity.id().into() })
             }
@@ -311,6 +315,12 @@ impl JsonState {
     pub(super) fn count(&mut self, outcome: Outcome) {
         if let Some(tally) = &mut self.tally {
             tally.count(outcome);
+        }
+    }
+
+    pub(super) fn uncount(&mut self, outcome: Outcome) {
+        if let Some(tally) = &mut self.tally {
+            tally.uncount(outcome);
         }
     }
 

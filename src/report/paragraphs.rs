@@ -243,7 +243,7 @@ impl Consumer for Paragraphs {
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
             Event::Noticed(noticed) => show_notice(noticed, self.reader.wants_hints, console),
             // Refreshes are internal; the plugin reports what it does.
-            Event::Refresh(..) | Event::Broken => {}
+            Event::Refresh(..) | Event::Broken | Event::Undone(_) => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
             Event::Settled(_) | Event::Applied(..) | Event::RunEnds(..) => {}

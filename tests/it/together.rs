@@ -72,7 +72,95 @@ pub(crate) fn trials() -> Vec<Trial> {
         &needs,
         case_of_a_package,
     );
-    vec![case]
+    let masked = trial_of(
+        "a masked unit is masked before a package starts it, and is as before at the end",
+        &[&needs[..], &[Need::Program("deb-systemd-helper")]].concat(),
+        masked_before_the_package,
+    );
+    let undone = trial_of("a unit that another one stops has failed", NEEDS_TO_BOOT, undone_by_another);
+    vec![case, masked, undone]
+}
+
+/// Starts its service like packages of Debian.
+const EAGER: &str = r#"
+cat >/srv/greeter/DEBIAN/postinst <<'EOF'
+#!/bin/sh
+deb-systemd-helper enable greeter.service >/dev/null
+systemctl daemon-reload
+systemctl start greeter.service || true
+EOF
+chmod 755 /srv/greeter/DEBIAN/postinst
+dpkg-deb --root-owner-group --build /srv/greeter /srv/repository/greeter_1.0-1_all.deb >/dev/null
+cd /srv/repository
+dpkg-scanpackages . /dev/null 2>/dev/null >Packages
+"#;
+
+/// Returns a booted machine with these plugins, and folders for their resources.
+fn machine(plugins: &[&str]) -> Overlay {
+    let machine = Overlay::booted();
+    let line = |id: &&str| format!("plugin {id}={}\n", binaries::built(&format!("holo-{id}")).display());
+    machine.must("rm -rf /etc/holorc.d");
+    machine.write("/etc/holorc", plugins.iter().map(line).collect::<String>());
+    plugins.iter().for_each(|id| drop(machine.must(&format!("mkdir -p /usr/share/holo/{id}"))));
+    machine
+}
+
+fn masked_before_the_package() {
+    let machine = machine(&["packages", "services"]);
+    machine.must(REPOSITORY);
+    machine.must(EAGER);
+    machine.write("/usr/share/holo/packages/1.toml", "[[package]]\nname = \"greeter\"\n");
+    machine.write(
+        "/usr/share/holo/services/1.toml",
+        "[[service]]\nname = \"greeter\"\nmask = true\nensure = \"stopped\"\n",
+    );
+    let before = machine.must(INVENTORY).to_string();
+    let check = machine.holo(&["check"]);
+    assert!(check.status == Some(3) && check.stdout_lossy().contains("would mask greeter.service"), "{check}");
+    applied(&machine);
+    assert_eq!(
+        machine.must("systemctl is-enabled greeter || systemctl is-active greeter || true"),
+        "masked\ninactive\n"
+    );
+    assert!(!machine.exists("/var/log/greeter"), "it was started");
+    unchanged(&machine);
+    // Everything goes, and nothing is started meanwhile.
+    machine.must("rm /usr/share/holo/*/1.toml");
+    applied(&machine);
+    assert!(!machine.exists("/var/log/greeter"), "it was started");
+    assert_eq!(machine.must(INVENTORY), before);
+    // The order that a person states is the same.
+    machine.write("/usr/share/holo/packages/1.toml", "[[package]]\nname = \"greeter\"\n");
+    let stated = "[[service]]\nname = \"greeter\"\nmask = true\nbefore = [\"package:greeter\"]\n";
+    machine.write("/usr/share/holo/services/1.toml", stated);
+    applied(&machine);
+    assert!(!machine.exists("/var/log/greeter"), "it was started");
+}
+
+fn undone_by_another() {
+    let machine = machine(&["services"]);
+    let unit = |rest: &str| format!("{rest}\n[Service]\nExecStart=sleep 86400\n");
+    machine.write("/etc/systemd/system/one.service", unit(""));
+    machine.write("/etc/systemd/system/two.service", unit("[Unit]\nConflicts=one.service"));
+    machine.must("systemctl daemon-reload");
+    let one = "[[service]]\nname = \"one\"\n";
+    machine.write("/usr/share/holo/services/1.toml", one);
+    applied(&machine);
+    machine.write("/usr/share/holo/services/1.toml", format!("{one}[[service]]\nname = \"two\"\n"));
+    let run = machine.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let said = "!! not in its desired state any more since service:two changed: would start one.service\n";
+    assert!(run.stderr_lossy().contains(said), "{run}");
+    let history = machine.holo(&["history", "--json"]);
+    assert!(history.stdout_lossy().contains("\"failed\":1"), "{history}");
+    // The counts of programs are those of people.
+    machine.must("systemctl start one");
+    let run = machine.holo(&["apply", "--json"]);
+    let lines = run.stdout_lossy().into_owned();
+    assert!(lines.contains(r#""failed":1"#) && lines.contains(r#""unchanged":1,"changed":1"#), "{run}");
+    // A contradiction without changes costs nothing and is none.
+    machine.write("/usr/share/holo/services/1.toml", "[[service]]\nname = \"two\"\n");
+    applied(&machine);
 }
 
 fn case_of_a_package() {

@@ -75,14 +75,24 @@ pub struct Tally {
 impl Tally {
     /// Adds an entity.
     pub fn count(&mut self, outcome: Outcome) {
-        *match outcome {
+        *self.number(outcome) += 1;
+    }
+
+    /// Removes an entity that was added with this outcome and will be added with another one.
+    pub fn uncount(&mut self, outcome: Outcome) {
+        let number = self.number(outcome);
+        *number = number.saturating_sub(1);
+    }
+
+    fn number(&mut self, outcome: Outcome) -> &mut usize {
+        match outcome {
             Outcome::Unchanged => &mut self.unchanged,
             Outcome::Changed => &mut self.changed,
             Outcome::Pending => &mut self.pending,
             Outcome::Refused => &mut self.refused,
             Outcome::Skipped => &mut self.skipped,
             Outcome::Failed => &mut self.failed,
-        } += 1;
+        }
     }
 
     /// Returns true if any entity failed.

@@ -18,6 +18,10 @@ pub trait Plugin: Sync {
     /// True if it implements [`Plugin::candidates`] and [`Plugin::adopt`].
     const ADOPTS: bool = false;
 
+    /// True if a change of one of its entities may undo another one, such as a package that replaces another. Those that a run has
+    /// found or brought into their desired state are checked again at its end.
+    const INTERFERES: bool = false;
+
     /// True if it implements [`Plugin::watch`].
     const WATCHES: bool = false;
 

@@ -88,6 +88,7 @@ fn info<P: Plugin>() -> Info {
         watches: P::WATCHES,
         witnesses: true,
         parts: true,
+        interferes: P::INTERFERES,
         sends: sends.map(|(of, name)| (of.into(), name.into())).collect(),
         concurrency: if P::CONCURRENT { None } else { Some(1) },
         reads: P::READS.iter().map(|pattern| (*pattern).to_owned()).collect(),

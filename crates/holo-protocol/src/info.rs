@@ -25,6 +25,9 @@ pub struct Info {
     pub witnesses: bool,
     /// True if it reports the parts of entities on request (`PARTS=1`, version 4).
     pub parts: bool,
+    /// True if a change of one of its entities may undo another one, so that a run looks at all of them again at its end
+    /// (`INTERFERES=1`, version 4).
+    pub interferes: bool,
     /// The values that every entity of a type can send, as pairs of type and name (`SENDS=TYPE#NAME TYPE#NAME…`,
     /// version 4).
     pub sends: Vec<(String, String)>,
@@ -62,6 +65,7 @@ const NEIGHBOURS: &str = "NEIGHBOURS";
 const WATCH: &str = "WATCH";
 const WITNESSES: &str = "WITNESSES";
 const PARTS: &str = "PARTS";
+const INTERFERES: &str = "INTERFERES";
 const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
 const READS: &str = "READS";
@@ -97,6 +101,7 @@ impl Info {
             watches: flag(WATCH),
             witnesses: flag(WITNESSES),
             parts: flag(PARTS),
+            interferes: flag(INTERFERES),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
             reads: value(READS).filter(|_| may_say_more).map(words).unwrap_or_default(),
@@ -115,13 +120,20 @@ impl Info {
             watches,
             witnesses,
             parts,
+            interferes,
             ref sends,
             concurrency,
             ref reads,
         } = *self;
         let session = session.then(|| SESSION.to_owned());
         let operations = operations.iter().map(|&operation| key(operation));
-        let others = [(finds_neighbours, NEIGHBOURS), (watches, WATCH), (witnesses, WITNESSES), (parts, PARTS)];
+        let others = [
+            (finds_neighbours, NEIGHBOURS),
+            (watches, WATCH),
+            (witnesses, WITNESSES),
+            (parts, PARTS),
+            (interferes, INTERFERES),
+        ];
         let others = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key.to_owned());
         let flags = session.into_iter().chain(operations).chain(others);
         let flags: String = flags.map(|key| format!("{key}=1\n")).collect();
@@ -180,6 +192,7 @@ mod tests {
                 watches: !is_few,
                 witnesses: is_few,
                 parts: !is_few,
+                interferes: is_few,
                 sends: if is_few { vec![("a".into(), "b".into()), ("c".into(), "d_1".into())] } else { Vec::new() },
                 concurrency,
                 reads: if is_few { vec!["*.toml".into(), "x:*".into()] } else { Vec::new() },

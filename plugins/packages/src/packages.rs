@@ -36,6 +36,8 @@ pub(crate) struct Packages {
 impl Plugin for Packages {
     type Entity = Managed;
 
+    const INTERFERES: bool = true;
+
     const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const ADOPTS: bool = true;

@@ -211,6 +211,11 @@ impl Unit {
         // It needs the unit itself, and provides the declared service.
         edges.provides.push(asset("service", &unit));
         edges.owns.push(asset("unit", &unit));
+        if wanted.mask == Some(true) {
+            // A package would start it when it is installed.
+            edges.needs.retain(|asset| asset.kind != "package");
+            edges.before.push("package:*".into());
+        }
         report
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Services {
 impl Plugin for Services {
     type Entity = Declared<Service>;
 
+    const INTERFERES: bool = true;
+
     const READS: &'static [&'static str] = &["*.toml", "*.toml.jinja"];
 
     const ADOPTS: bool = true;

@@ -1,7 +1,7 @@
 //! Apply: runs the system's tools, and records and describes the changes.
 
 use crate::account::{Account, AccountError, AccountId, Kind};
-use crate::definition::Definition;
+use crate::definition::{Definition, Membership};
 use crate::entity::{AccountEntity, preview};
 use crate::histories;
 use crate::images::{Images, Moment};
@@ -62,10 +62,14 @@ impl Work<'_, '_> {
             self.images.remove(Moment::Intended, id)?;
         }
         let step = plan::step(self.entity.shared.provider, definition, found.plan_input(), force);
+        if let Some(warning) = found.plan_input().kept_groups(definition, &step) {
+            self.output.warning(warning);
+        }
+        let added = found.plan_input().added_after(definition, &step);
         match (&found.predecessor, &step) {
             (Some(predecessor), Step::Run(command, wanted)) => {
                 self.keep_change();
-                return self.take_over(predecessor, &found, command, wanted);
+                return self.take_over(predecessor, &found, command, wanted, added);
             }
             // The base is still stored under the other name.
             (Some(_), Step::Refuse(to)) => return Ok(Applied::NeedsForce(to.clone())),
@@ -74,7 +78,7 @@ impl Work<'_, '_> {
         if found.is_first {
             self.images.save(Moment::Base, &self.entity.base_to_keep(self.host, &found)?)?;
         }
-        plan::remember(self.host, id, &self.entity.after)?;
+        plan::remember(self.host, id, &self.entity.after, added)?;
         match step {
             Step::Refuse(to) => Ok(Applied::NeedsForce(to)),
             Step::Keep(wanted) => {
@@ -109,6 +113,7 @@ impl Work<'_, '_> {
         found: &AccountState,
         command: &Command,
         wanted: &Account,
+        added: Option<Vec<String>>,
     ) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         let Some(base) = self.images.load(Moment::Base, predecessor)? else {
@@ -116,7 +121,7 @@ impl Work<'_, '_> {
         };
         histories::remember(self.host, id, &self.entity.history.names)?;
         self.images.save(Moment::Base, &Account { id: id.clone(), ..base })?;
-        plan::remember(self.host, id, &self.entity.after)?;
+        plan::remember(self.host, id, &self.entity.after, added)?;
         self.output.warning(format!("{id} takes over from {predecessor}"));
         if let Err(reason) = self.run_intended(command, wanted) {
             if self.actual()?.is_none() {
@@ -144,14 +149,14 @@ impl Work<'_, '_> {
         };
         let name = &self.entity.id.name;
         self.run(&command)?;
-        rename_in_images(self.images, &predecessor.name, name)?;
+        rename_in_images(self.host, self.images, &predecessor.name, name)?;
         Ok(Some(name.clone()))
     }
 
     /// If the entity is a group, replaces its old name in the images of users.
     fn group_was_renamed(&self, from: &str, to: &str) -> Result<(), AccountError> {
         match self.entity.id.kind {
-            Kind::Group => rename_in_images(self.images, from, to),
+            Kind::Group => rename_in_images(self.host, self.images, from, to),
             Kind::User => Ok(()),
         }
     }
@@ -303,7 +308,11 @@ impl Work<'_, '_> {
         let id = &wanted.id;
         let found = self.entity.shared.accounts.find(self.host, id)?;
         let Some(made) = found else { return Err(format!("{id} does not exist after the command").into()) };
-        let differences = wanted.differences(&made);
+        let mut differences = wanted.differences(&made);
+        let has_rule = self.entity.definition.as_ref().is_some_and(|own| own.membership != Membership::Version3);
+        if has_rule && wanted.groups.is_empty() && !made.groups.is_empty() {
+            differences.push(format!("groups are {} instead of none", made.groups.join(",")));
+        }
         if differences.is_empty() {
             Ok(made)
         } else {
@@ -313,7 +322,7 @@ impl Work<'_, '_> {
 }
 
 /// Replaces the name of a group in all images of users.
-fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), AccountError> {
+fn rename_in_images(host: &Host, images: &Images, from: &str, to: &str) -> Result<(), AccountError> {
     for moment in [Moment::Base, Moment::Provisioned] {
         for id in images.all(moment)?.into_iter().filter(|id| id.kind == Kind::User) {
             // An unusable image is reported when it is needed.
@@ -323,6 +332,7 @@ fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), Account
                 account.sort_groups();
                 images.save(moment, &account)?;
             }
+            plan::rename_added_group(host, &id, from, to)?;
         }
     }
     Ok(())

@@ -2,6 +2,18 @@
 
 use crate::account::{Account, AccountId};
 
+/// What happens to the supplementary groups of a user that no definition asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Membership {
+    /// The rule of version 3: they stay if the definition has no groups, and otherwise need force.
+    #[default]
+    Version3,
+    /// Those that an apply has added are left; others stay.
+    Ours,
+    /// All are left.
+    Exact,
+}
+
 /// A definition, possibly merged from several ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
@@ -10,13 +22,16 @@ pub(crate) struct Definition {
     pub(crate) system: bool,
     /// True if the account leaves the supplementary groups of its base.
     pub(crate) skip_base_groups: bool,
+    /// What happens to groups that are not defined.
+    pub(crate) membership: Membership,
     /// Requests a home directory. Used only when the account is created.
     pub(crate) create_home: bool,
 }
 
 impl Definition {
     pub(crate) fn bare(id: AccountId) -> Definition {
-        Definition { account: Account::bare(id), system: false, skip_base_groups: false, create_home: false }
+        let (account, membership) = (Account::bare(id), Membership::default());
+        Definition { account, system: false, skip_base_groups: false, membership, create_home: false }
     }
 
     /// Merges another definition of the same account. Returns a message for each conflict; the first value is kept.
@@ -34,6 +49,7 @@ impl Definition {
         own.unite_with(others);
         self.system |= later.system;
         self.skip_base_groups |= later.skip_base_groups;
+        self.membership = self.membership.max(later.membership);
         self.create_home |= later.create_home;
         conflicts
     }
@@ -43,12 +59,14 @@ impl Definition {
         let Account { id, number, comment, home, group, groups, shell } = &self.account;
         let mut words = Vec::new();
         let mut add = |key: &str, value: Option<&str>| words.extend(value.map(|value| format!("{key}: {value}")));
-        let groups_key = if self.skip_base_groups { "exact groups" } else { "groups" };
+        let is_exact = self.membership == Membership::Exact;
+        let groups_key = if self.skip_base_groups || is_exact { "exact groups" } else { "groups" };
+        let groups = if groups.is_empty() && is_exact { "none".to_owned() } else { groups.join(",") };
         add("type", self.system.then_some("system"));
         add(id.kind.number_word(), number.map(|number| number.to_string()).as_deref());
         add("home", home.as_deref());
         add("login group", group.as_deref());
-        add(groups_key, Some(&*groups.join(",")).filter(|text| !text.is_empty()));
+        add(groups_key, Some(&*groups).filter(|text| !text.is_empty()));
         add("login shell", shell.as_deref());
         add("comment", comment.as_deref());
         words.join(", ")
@@ -76,6 +94,9 @@ mod tests {
         assert_eq!(merged.in_words(), "type: system, UID: 7, exact groups: a,b,z, comment: second");
         assert!(merged.merge(&definition(7, "", &[])).is_empty());
         assert_eq!(merged.account.comment.as_deref(), Some("second"));
+        let mut bare = Definition::bare(AccountId::parse("user:joe").unwrap());
+        bare.merge(&Definition { membership: Membership::Exact, ..bare.clone() });
+        assert_eq!(bare.in_words(), "exact groups: none");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod schema;
 mod tests;
 
 use crate::account::{AccountId, Kind, NameError, check_name};
-use crate::definition::Definition;
+use crate::definition::{Definition, Membership};
 use holo_plugin::definitions::reading::{self, ValueError, kind, read_value};
 use holo_plugin::definitions::{
     Candidate, CommonKeys, Filled, Hindrance, Keys, NothingReceived, ReceiveError, Received, did_you_mean, fill_with,
@@ -241,7 +241,10 @@ impl Reader<'_> {
                 draft.problems.push(problem);
             }
         }
-        let Draft { definition, mut problems, .. } = draft;
+        let Draft { mut definition, mut problems, .. } = draft;
+        if table.keys().any(|key| is_of_version_4(of, key.get_ref())) {
+            definition.membership = definition.membership.max(Membership::Ours);
+        }
         let common = common.map_err(|wrong| {
             let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
             problems.push(format!("{line}{} of {place}: {}", wrong.key(), wrong.message()));
@@ -269,9 +272,19 @@ impl Reader<'_> {
 fn keys(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Group => &["name", "gid", "system"],
-        Kind::User => {
-            &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups", "create_home"]
-        }
+        Kind::User => &[
+            "name",
+            "comment",
+            "uid",
+            "system",
+            "home",
+            "group",
+            "groups",
+            "shell",
+            "skipBaseGroups",
+            "exact_groups",
+            "create_home",
+        ],
     }
 }
 
@@ -283,6 +296,11 @@ fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
 /// Returns true for keys that all definitions support, except `provider`, as there is only one.
 fn is_common(key: &str) -> bool {
     CommonKeys::include(key) && key != "provider"
+}
+
+/// Returns true for keys that version 3 does not know.
+fn is_of_version_4(kind: Kind, key: &str) -> bool {
+    is_common(key) || matches!(key_of(kind, key), Some("create_home" | "exact_groups"))
 }
 
 /// Returns the entries of a table in the order of the file.
@@ -310,6 +328,7 @@ impl Draft<'_> {
             "uid" => account.number = Some(number(value)?),
             "system" => self.definition.system = read_value(value)?,
             "create_home" => self.definition.create_home = read_value(value)?,
+            "exact_groups" if read_value(value)? => self.definition.membership = Membership::Exact,
             "skipBaseGroups" => self.definition.skip_base_groups = read_value(value)?,
             "comment" => account.comment = text(value)?,
             "home" => account.home = text(value)?,

@@ -1,7 +1,7 @@
 //! Decides the next step for an account, and records which entities precede it, for its scrubbing.
 
 use crate::account::{Account, AccountId};
-use crate::definition::Definition;
+use crate::definition::{Definition, Membership};
 use crate::providers::{AccountProvider, Command, Creation};
 use bstr::BString;
 use holo_change::base_store::{BaseStore, Remembered};
@@ -39,17 +39,63 @@ pub(crate) struct PlanInput<'a> {
     pub(crate) actual: Option<&'a Account>,
     /// After the last apply.
     pub(crate) provisioned: Option<&'a Account>,
+    /// The supplementary groups that earlier applies have added, if that is known.
+    pub(crate) added: Option<&'a [String]>,
     /// True if a group of the same name exists.
     pub(crate) has_namesake: bool,
 }
 
+impl PlanInput<'_> {
+    /// Returns the supplementary groups that earlier applies have added.
+    ///
+    /// Version 3 does not record them. They are those that it has provisioned for a definition, but only if the definition still has
+    /// them: without groups in the definition, it provisions those that a person has added.
+    fn added<'a>(&'a self, definition: &'a Definition) -> Vec<&'a String> {
+        let provisioned = self.provisioned.map_or(&[][..], |provisioned| &provisioned.groups);
+        let is_ours = |group: &&String| !self.base.groups.contains(group) && provisioned.contains(group);
+        match self.added {
+            Some(added) => added.iter().collect(),
+            None => definition.account.groups.iter().filter(is_ours).collect(),
+        }
+    }
+
+    /// Returns the supplementary groups that applies have added after this step, if that is known.
+    pub(crate) fn added_after(&self, definition: &Definition, step: &Step) -> Option<Vec<String>> {
+        let (Step::Keep(wanted) | Step::Run(_, wanted)) = step else { return self.added.map(<[_]>::to_vec) };
+        let actual = self.actual.map_or(&[][..], |actual| &actual.groups);
+        let known = self.added(definition);
+        let new = definition.account.groups.iter().filter(|group| !actual.contains(group));
+        let mut added: Vec<String> =
+            known.into_iter().chain(new).filter(|group| wanted.groups.contains(group)).cloned().collect();
+        added.sort();
+        added.dedup();
+        Some(added)
+    }
+
+    /// Returns a warning if the rule of version 3 keeps supplementary groups that an apply has added and no definition has any more.
+    pub(crate) fn kept_groups(&self, definition: &Definition, step: &Step) -> Option<String> {
+        let (actual, Membership::Version3) = (self.actual?, definition.membership) else { return None };
+        let own = &definition.account.groups;
+        let after = if let Step::Keep(wanted) | Step::Run(_, wanted) = step { wanted } else { actual };
+        let is_kept = |group: &&String| after.groups.contains(group) && !own.contains(group);
+        let kept: Vec<&str> = self.added(definition).into_iter().filter(is_kept).map(String::as_str).collect();
+        let text = || {
+            let (id, kept) = (&actual.id, kept.join(","));
+            format!(
+                "{id} stays in {kept}, which is not defined any more (exact_groups = false removes what holo has added)"
+            )
+        };
+        (!kept.is_empty()).then(text)
+    }
+}
+
 /// Returns the step for a definition.
 pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, known: PlanInput<'_>, force: bool) -> Step {
-    let PlanInput { base, actual, provisioned, has_namesake } = known;
+    let PlanInput { base, actual, provisioned, has_namesake, .. } = known;
     match (actual, provisioned) {
         _ if force => {}
         (None, Some(_)) => return Step::Refuse(ForceTo::Restore),
-        (Some(actual), provisioned) if needs_force(&definition.account, actual, provisioned) => {
+        (Some(actual), provisioned) if needs_force(definition, actual, provisioned) => {
             return Step::Refuse(ForceTo::Overwrite);
         }
         _ => {}
@@ -60,8 +106,11 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
     } else {
         wanted.unite_with(base);
     }
-    for known in [actual, provisioned].into_iter().flatten() {
-        wanted.fill_from(known);
+    for image in [actual, provisioned].into_iter().flatten() {
+        wanted.fill_from(image);
+    }
+    if let Some(groups) = groups(definition, &known) {
+        wanted.groups = groups;
     }
     wanted.sort_groups();
     // useradd creates the user's own group along with the user, as it did before both were deleted.
@@ -82,16 +131,40 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
     }
 }
 
+/// Returns the supplementary groups of the user, or `None` if the rule of version 3 holds.
+pub(crate) fn groups(definition: &Definition, known: &PlanInput<'_>) -> Option<Vec<String>> {
+    let own = &definition.account.groups;
+    let left = match definition.membership {
+        Membership::Version3 => return None,
+        Membership::Exact => return Some(own.clone()),
+        Membership::Ours => known.added(definition),
+    };
+    let current = known.actual.or(known.provisioned).unwrap_or(known.base);
+    let skipped = |group: &String| definition.skip_base_groups && known.base.groups.contains(group);
+    let stay = current.groups.iter().filter(|group| !left.contains(group) && !skipped(group));
+    Some(own.iter().chain(stay).cloned().collect())
+}
+
 /// Returns true if the definition could overwrite a change made by another program, by the rules of version 3.
 ///
 /// A provisioned account is expected to equal the definition, and the provisioned image where the definition sets no value. Therefore a
 /// definition with a new value needs force too. Supplementary groups conflict only if both sides have some; comments never conflict.
-fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Account>) -> bool {
-    let Some(provisioned) = provisioned else { return !definition.conflicts(actual).is_empty() };
-    let mut expected = definition.clone();
+/// By the rule of version 4, they conflict if a person has removed the user from a defined one or, if they are exact, added it to one.
+fn needs_force(definition: &Definition, actual: &Account, provisioned: Option<&Account>) -> bool {
+    let Definition { account, membership, .. } = definition;
+    let Some(provisioned) = provisioned else { return !account.conflicts(actual).is_empty() };
+    let mut expected = account.clone();
     expected.fill_from(provisioned);
     expected.sort_groups();
-    let groups_conflict = !expected.groups.is_empty() && !actual.groups.is_empty() && expected.groups != actual.groups;
+    let has_left = account.groups.iter().any(|own| provisioned.groups.contains(own) && !actual.groups.contains(own));
+    let is_unknown = |group: &String| !provisioned.groups.contains(group) && !account.groups.contains(group);
+    let groups_conflict = match membership {
+        Membership::Version3 => {
+            !expected.groups.is_empty() && !actual.groups.is_empty() && expected.groups != actual.groups
+        }
+        Membership::Ours => has_left,
+        Membership::Exact => has_left || actual.groups.iter().any(is_unknown),
+    };
     groups_conflict || !expected.conflicts(actual).is_empty()
 }
 
@@ -113,22 +186,35 @@ fn memory(host: &Host) -> BaseStore {
     BaseStore::open_kind(host.locations(), "order")
 }
 
-/// Stores the entities that precede the account.
-pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result<()> {
-    if after.is_empty() {
+/// Stores the entities that precede the account, and the supplementary groups that applies have added.
+pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString], added: Option<Vec<String>>) -> Result<()> {
+    let (memory, known) = (memory(host), memory(host).recall(&id.to_string())?);
+    let is_known = known.as_ref().is_some_and(|known: &Remembered<Option<Vec<String>>>| known.base.is_some());
+    if after.is_empty() && !is_known && added.as_ref().is_none_or(Vec::is_empty) {
         return forget(host, id);
     }
     let mut report = EntityReport::new(id.to_string());
     report.edges.after = after.into();
-    let (memory, remembered) = (memory(host), Remembered::new(&report, ()));
-    let known = memory.recall(&remembered.id)?;
+    let remembered = Remembered::new(&report, added);
     if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
 }
 
 /// Returns the stored entities that preceded the account.
 pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
-    let remembered = memory(host).recall::<()>(&id.to_string())?;
+    let remembered = memory(host).recall::<Option<Vec<String>>>(&id.to_string())?;
     Ok(remembered.map(|remembered| remembered.orphan_report().edges.after.into()).unwrap_or_default())
+}
+
+/// Returns the supplementary groups that applies have added, if that is known.
+pub(crate) fn added_groups(host: &Host, id: &AccountId) -> Result<Option<Vec<String>>> {
+    Ok(memory(host).recall(&id.to_string())?.and_then(|remembered| remembered.base))
+}
+
+/// Replaces the name of a group that applies have added.
+pub(crate) fn rename_added_group(host: &Host, id: &AccountId, from: &str, to: &str) -> Result<()> {
+    let Some(mut remembered) = memory(host).recall::<Option<Vec<String>>>(&id.to_string())? else { return Ok(()) };
+    let names = remembered.base.iter_mut().flatten().filter(|name| *name == from);
+    if names.map(|name| to.clone_into(name)).count() == 0 { Ok(()) } else { memory(host).keep(&remembered) }
 }
 
 /// Removes the stored entities.
@@ -154,12 +240,7 @@ mod tests {
     }
 
     fn definition(number: u32, shell: &str, groups: &[&str]) -> Definition {
-        Definition {
-            account: account(number, shell, groups),
-            system: false,
-            skip_base_groups: false,
-            create_home: false,
-        }
+        Definition { account: account(number, shell, groups), ..Definition::bare(AccountId::parse("user:x").unwrap()) }
     }
 
     /// Formats a step as a line.
@@ -169,7 +250,8 @@ mod tests {
         actual: Option<&Account>,
         provisioned: Option<&Account>,
     ) -> String {
-        match step(TOOLS, definition, PlanInput { base, actual, provisioned, has_namesake: false }, false) {
+        match step(TOOLS, definition, PlanInput { base, actual, provisioned, added: None, has_namesake: false }, false)
+        {
             Step::Refuse(to) => format!("{to:?}"),
             Step::Keep(_) => "keep".to_owned(),
             Step::Run(command, _) => command.to_string(),
@@ -186,7 +268,8 @@ mod tests {
         assert_eq!(line(&wants_us, &by_hand, Some(&by_hand), None), "Overwrite");
         // Even if the definition does not set the attribute: it differs from the provisioned image.
         assert_eq!(line(&definition(7, "", &[]), &us, Some(&by_hand), Some(&us)), "Overwrite");
-        let known = PlanInput { base: &bare, actual: Some(&by_hand), provisioned: Some(&us), has_namesake: false };
+        let known =
+            PlanInput { base: &bare, actual: Some(&by_hand), provisioned: Some(&us), added: None, has_namesake: false };
         let forced = step(TOOLS, &wants_us, known, true);
         assert!(matches!(forced, Step::Run(command, _) if command.to_string() == "usermod --shell /bin/us x"));
     }
@@ -277,11 +360,60 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_an_apply_has_added_are_left_by_the_rule_of_version_4() {
+        let base = account(7, "", &["base"]);
+        let now = account(7, "", &["base", "one", "two"]);
+        let line = |definition: &Definition, actual: &Account, provisioned: &Account, added: &[&str]| {
+            let added: Vec<String> = added.iter().map(ToString::to_string).collect();
+            let known = PlanInput {
+                base: &base,
+                actual: Some(actual),
+                provisioned: Some(provisioned),
+                added: Some(&added),
+                has_namesake: false,
+            };
+            let step = step(TOOLS, definition, known, false);
+            let after = known.added_after(definition, &step).unwrap_or_default().join(",");
+            let warns = known.kept_groups(definition, &step).is_some();
+            let line = match step {
+                Step::Refuse(to) => format!("{to:?}"),
+                Step::Keep(_) => "keep".to_owned(),
+                Step::Run(command, _) => command.to_string(),
+            };
+            format!("{line}; {after}; {warns}")
+        };
+        let ours = |groups: &[&str]| Definition { membership: Membership::Ours, ..definition(0, "", groups) };
+        let exact = |groups: &[&str]| Definition { membership: Membership::Exact, ..definition(0, "", groups) };
+        let both = ["one", "two"];
+        assert_eq!(line(&ours(&both), &now, &now, &both), "keep; one,two; false");
+        assert_eq!(line(&ours(&["two"]), &now, &now, &both), "usermod --groups base,two x; two; false");
+        assert_eq!(line(&ours(&[]), &now, &now, &both), "usermod --groups base x; ; false");
+        assert_eq!(line(&ours(&["new"]), &now, &now, &["one"]), "usermod --groups base,new,two x; new; false");
+        assert_eq!(line(&exact(&[]), &now, &now, &both), "usermod --groups '' x; ; false");
+        assert_eq!(line(&exact(&["base"]), &now, &now, &both), "usermod --groups base x; ; false");
+        // What a person adds stays unless groups are exact. What it removes is not added again without force.
+        let by_hand = account(7, "", &["base", "one", "person", "two"]);
+        assert_eq!(line(&ours(&["one"]), &by_hand, &now, &both), "usermod --groups base,one,person x; one; false");
+        assert_eq!(line(&exact(&both), &by_hand, &now, &both), "Overwrite; one,two; false");
+        let without = account(7, "", &["base", "two"]);
+        assert_eq!(line(&ours(&both), &without, &now, &both), "Overwrite; one,two; false");
+        assert_eq!(line(&ours(&["two"]), &without, &now, &both), "keep; two; false");
+        // The rule of version 3: those of the base count as defined.
+        let nothing = definition(0, "", &[]);
+        assert_eq!(line(&nothing, &now, &now, &both), "usermod --groups base x; ; false");
+        let unknown = Definition { skip_base_groups: true, ..nothing };
+        assert_eq!(line(&unknown, &now, &now, &both), "keep; one,two; true");
+        assert_eq!(line(&definition(0, "", &["one", "base"]), &now, &now, &both), "Overwrite; one,two; true");
+        assert_eq!(line(&definition(0, "", &["one", "two", "base"]), &now, &now, &both), "keep; one,two; false");
+    }
+
+    #[test]
     fn own_group_is_created_again_with_the_user() {
         let base = account(0, "", &[]);
         let provisioned = Account { group: Some("x".into()), ..account(7, "", &[]) };
         let command = |definition: &Definition, has_namesake| {
-            let known = PlanInput { base: &base, actual: None, provisioned: Some(&provisioned), has_namesake };
+            let known =
+                PlanInput { base: &base, actual: None, provisioned: Some(&provisioned), added: None, has_namesake };
             let Step::Run(command, _) = step(TOOLS, definition, known, true) else { panic!("nothing to run") };
             command.to_string()
         };

@@ -110,13 +110,13 @@ impl Entity for AccountEntity {
 
 /// Returns the changes that an apply of the entity would make. Prints errors.
 pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
-    try_check(entity, host).unwrap_or_else(|AccountError(reason)| {
+    try_check(entity, host, output).unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
         Verdict::Failed
     })
 }
 
-fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountError> {
+fn try_check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, AccountError> {
     let id = &entity.id;
     let images = Images::open(host)?;
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
@@ -131,7 +131,11 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
         };
     };
     let found = entity.state(host, &images)?;
-    match plan::step(entity.shared.provider, definition, found.plan_input(), false) {
+    let step = plan::step(entity.shared.provider, definition, found.plan_input(), false);
+    if let Some(warning) = found.plan_input().kept_groups(definition, &step) {
+        output.warning(warning);
+    }
+    match step {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
         Step::Run(command, _) => {
@@ -149,11 +153,17 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
 pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, AccountError> {
     let folder = host.cache_dir().join(entity.id.to_string());
     fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
-    let Current { actual, provisioned, .. } = entity.current(host, &Images::open(host)?)?;
+    let images = Images::open(host)?;
+    let Current { actual, provisioned, .. } = entity.current(host, &images)?;
     let bare = || Account::bare(entity.id.clone());
     let mut desired = entity.definition.as_ref().map_or_else(bare, |definition| definition.account.clone());
     if let Some(known) = provisioned.as_ref().or(actual.as_ref()) {
         desired.unite_with(known);
+    }
+    if let Some(definition) = &entity.definition
+        && let Some(groups) = plan::groups(definition, &entity.state(host, &images)?.plan_input())
+    {
+        desired.groups = groups;
     }
     desired.sort_groups();
     let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));

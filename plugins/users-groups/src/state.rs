@@ -3,7 +3,7 @@
 use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
-use crate::plan::PlanInput;
+use crate::plan::{self, PlanInput};
 use crate::providers::Command;
 use holo_plugin::Host;
 
@@ -20,6 +20,8 @@ pub(crate) struct AccountState {
     pub(crate) provisioned: Option<Account>,
     /// The orphan that this account takes over: the same account under another name.
     pub(crate) predecessor: Option<AccountId>,
+    /// The supplementary groups that earlier applies have added, if that is known.
+    added: Option<Vec<String>>,
     has_namesake: bool,
 }
 
@@ -29,6 +31,7 @@ impl AccountState {
             base: &self.base,
             actual: self.actual.as_ref(),
             provisioned: self.provisioned.as_ref(),
+            added: self.added.as_deref(),
             has_namesake: self.has_namesake,
         }
     }
@@ -49,11 +52,12 @@ impl AccountEntity {
     pub(crate) fn state(&self, host: &Host, images: &Images) -> Result<AccountState, AccountError> {
         let has_namesake = self.namesake(host)?.is_some();
         let Current { actual, provisioned, predecessor } = self.current(host, images)?;
-        let kept = images.load(Moment::Base, predecessor.as_ref().unwrap_or(&self.id))?;
+        let known_as = predecessor.as_ref().unwrap_or(&self.id);
+        let (kept, added) = (images.load(Moment::Base, known_as)?, plan::added_groups(host, known_as)?);
         let is_first = kept.is_none() || predecessor.is_some();
         let base = kept.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(self.id.clone()));
         let base = self.with_known_group(host, Account { id: self.id.clone(), ..base })?;
-        Ok(AccountState { base, is_first, actual, provisioned, predecessor, has_namesake })
+        Ok(AccountState { base, is_first, actual, provisioned, predecessor, added, has_namesake })
     }
 
     /// Returns the command that renames the group that `useradd` created for a user along with the user, so that `userdel` deletes it

@@ -668,7 +668,9 @@ fn apply(
             Applied::Failed { version_3_status: 0, .. } => "failed",
             other => panic!("{id}: {other:?}"),
         };
-        let words = said.take();
+        // Version 3 says nothing about groups that it keeps.
+        let is_of_version_3 = |line: &&str| !line.contains(" which is not defined any more");
+        let words: String = said.take().split_inclusive('\n').filter(is_of_version_3).collect();
         let verb = if declared.entity.definition.is_some() { "apply" } else { "scrub" };
         each(&id, machine, verb, ending, &words);
         for line in words.lines().filter_map(|line| line.strip_prefix("MOCK: ")) {

@@ -56,6 +56,9 @@ struct User {
     /// Whether to remove the user from supplementary groups that it was in before.
     #[serde(rename = "skipBaseGroups")]
     skip_base_groups: Option<bool>,
+    /// Whether to remove the user from all supplementary groups that are not defined. If a definition has this key or any other that
+    /// version 3 does not know, the user is at least removed from groups that an earlier definition has added.
+    exact_groups: Option<bool>,
     /// Whether to create the home directory as a copy of `/etc/skel`. Used only when the user is created.
     create_home: Option<bool>,
 }

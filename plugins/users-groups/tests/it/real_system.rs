@@ -13,11 +13,12 @@ const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPI
 const STATE: &str = "/var/lib/holo/users-groups";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 31] = [
+    let cases: [(&str, fn()); 32] = [
         ("a hundred users are created in one run", hundred),
         ("check prints commands and runs none", check),
         ("all attributes of a definition are applied", everything),
         ("a changed definition of a provisioned account needs force", changed_definition),
+        ("groups that are no longer defined are left", left_groups),
         ("a manual change needs force", changed_by_person),
         ("a deleted account is restored by force with the same number", deleted_by_person),
         ("orphans are restored or deleted, users before their groups", scrubbed),
@@ -95,6 +96,53 @@ fn line(system: &Overlay, file: &str, name: &str) -> String {
 
 fn provisioned(system: &Overlay, id: &str) -> BString {
     system.read(format!("{STATE}/provisioned/{id}.toml"))
+}
+
+fn left_groups() {
+    let define = |rest: &str| format!("[[user]]\nname = \"adam\"\n{rest}\n");
+    let mut system = system(&define("groups = [\"adm\", \"video\"]"));
+    ok(&system.run("useradd", &["--groups", "games", "adam"]));
+    ok(&system.holo(&["apply"]));
+    let groups = |system: &Overlay| {
+        let run = system.run("id", &["-nG", "adam"]);
+        let mut groups: Vec<String> = run.stdout_lossy().split_whitespace().skip(1).map(str::to_owned).collect();
+        groups.sort();
+        groups.join(",")
+    };
+    assert_eq!(groups(&system), "adm,games,video");
+    // The rule of version 3.
+    system = system.resource("users-groups/01.toml", define("skipBaseGroups = true"));
+    for command in ["check", "apply"] {
+        let run = system.holo(&[command]);
+        assert!(run.success() && run.stderr_lossy().contains(">> user:adam stays in adm,video, which"), "{run}");
+    }
+    system = system.resource("users-groups/01.toml", define("groups = [\"video\"]"));
+    fails(&system, &["apply"], "stays in adm, which is not defined any more");
+    // The rule of version 4, also with a person's group.
+    ok(&system.run("usermod", &["--append", "--groups", "plugdev", "adam"]));
+    system = system.resource("users-groups/01.toml", define("groups = [\"video\"]\nexact_groups = false"));
+    pending(&system, "would run usermod --groups games,plugdev,video adam");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(groups(&system), "games,plugdev,video");
+    settled(&system);
+    system = system.resource("users-groups/01.toml", define("retries = 1"));
+    ok(&system.holo(&["apply"]));
+    assert_eq!(groups(&system), "games,plugdev");
+    // All others are left too.
+    system = system.resource("users-groups/01.toml", define("groups = [\"games\"]\nexact_groups = true"));
+    ok(&system.holo(&["apply"]));
+    assert_eq!(groups(&system), "games");
+    ok(&system.run("usermod", &["--append", "--groups", "audio", "adam"]));
+    fails(&system, &["apply"], "has been modified by user");
+    ok(&system.holo(&["apply", "--force"]));
+    assert_eq!(groups(&system), "games");
+    system = system.resource("users-groups/01.toml", define("exact_groups = true"));
+    ok(&system.holo(&["apply"]));
+    assert_eq!(groups(&system), "");
+    settled(&system);
+    ok(&system.run("rm", &[DEFINITIONS]));
+    ok(&system.holo(&["apply"]));
+    assert_eq!(groups(&system), "games");
 }
 
 fn hundred() {

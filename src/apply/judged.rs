@@ -1,0 +1,90 @@
+//! Looks again, at the end of a run, at entities that another one may have undone.
+
+use super::Walk;
+use crate::entities::node::{EntityIndex, PluginIndex};
+use crate::error::FatalError;
+use crate::plugin::Task;
+use crate::report::{End, Event, Reporter};
+use bstr::{BString, ByteSlice};
+use holo_events::Tally;
+use holo_protocol::{Message, words};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The number of changed entities that a message names.
+const NAMED: usize = 3;
+
+impl Walk<'_> {
+    /// Fails entities that were in their desired state in this run and are not any more. Only plugins whose entities may undo each other
+    /// are asked, and only if they have changed anything.
+    pub(super) fn judge(&mut self, tally: &mut Tally, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
+        let changed: Vec<EntityIndex> =
+            self.ends.entries().filter(|(_, end)| **end == Some(End::Changed)).map(|(entity, _)| entity).collect();
+        let plugins: BTreeSet<PluginIndex> = changed.iter().map(|&entity| self.entities[entity].plugin).collect();
+        for plugin in plugins.into_iter().filter(|&plugin| self.plugins[plugin].interferes()).collect::<Vec<_>>() {
+            let counts = |&entity: &EntityIndex| {
+                matches!(self.ends[entity], Some(End::Unchanged | End::Changed))
+                    && self.entities[entity].plugin == plugin
+                    && !self.entities[entity].is_orphan()
+                    && self.hold(entity).is_none()
+                    && !self.refreshes.is_due(self.entities[entity].id())
+            };
+            let set: Vec<EntityIndex> = self.plan.order().iter().copied().filter(counts).collect();
+            let mut heard = Heard::default();
+            let outcomes = self.work(&set, Task::Check, &mut heard)?;
+            for ((&entity, outcome), about) in set.iter().zip(outcomes).zip(heard.about) {
+                let is_right = matches!(outcome.end(), End::Unchanged | End::ConditionNotMet) || outcome.is_unknown();
+                let Some(was) = self.ends[entity].filter(|_| !is_right) else { continue };
+                let others = changed.iter().filter(|&&other| other != entity && self.entities[other].plugin == plugin);
+                let reason = undone(others.map(|&other| self.entities[other].id().to_string()).collect(), &about);
+                self.ends[entity] = Some(End::Failed);
+                tally.uncount(was.into());
+                tally.count(End::Failed.into());
+                reporter.event(Event::Undone(was));
+                reporter.event(Event::Begin(&self.entities[entity]));
+                reporter.event(Event::Failed(Some(&reason)));
+                reporter.event(Event::End(&self.entities[entity], End::Failed, Duration::ZERO));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason for which an entity has failed that these may have undone.
+fn undone(mut others: Vec<String>, about: &BString) -> String {
+    let more = if others.len() > NAMED { " and others" } else { "" };
+    others.truncate(NAMED);
+    let since = if others.is_empty() { String::new() } else { format!(" since {}{more} changed", others.join(", ")) };
+    let about = if about.is_empty() { String::new() } else { format!(": {}", about.to_str_lossy()) };
+    format!("not in its desired state any more{since}{about}")
+}
+
+/// Hears what a check says about each entity.
+#[derive(Default)]
+struct Heard {
+    about: Vec<BString>,
+    current: BString,
+}
+
+impl Heard {
+    fn take(&mut self, text: impl Into<BString>) {
+        if self.current.is_empty() {
+            self.current = text.into();
+        }
+    }
+}
+
+impl Reporter for Heard {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Begin(_) => self.current.clear(),
+            Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => self.take(text.clone()),
+            Event::Message(Message::RequiresForceToOverwrite) => self.take(words::MODIFIED),
+            Event::Message(Message::RequiresForceToRestore) => self.take(words::DELETED),
+            Event::Failed(Some(reason)) => self.take(reason),
+            Event::Remark(remark) => remark.error_text().into_iter().for_each(|text| self.take(text)),
+            Event::End(..) => self.about.push(std::mem::take(&mut self.current)),
+            _ => {}
+        }
+    }
+}
