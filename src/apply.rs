@@ -181,9 +181,9 @@ impl<'a> Walk<'a> {
         let mut tally = Tally::default();
         let sets = self.plan.sets(self.selected);
         let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
-        for set in sets {
-            self.look_at_inputs(&set);
-            for (hold, part) in self.parts(&set) {
+        for set in &sets {
+            self.look_at_inputs(set);
+            for (hold, part) in self.parts(set) {
                 self.work_on_part(&part, hold, reporter)?;
             }
             for end in set.iter().filter_map(|&entity| self.ends[entity]) {
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         }
         let has_changed = tally.changed > 0;
         if has_changed && self.task != Task::Check {
-            self.judge(&mut tally, reporter)?;
+            self.judge(&sets, &mut tally, reporter)?;
         }
         self.keep_values(|values| values.finish(has_changed), reporter);
         if self.task != Task::Check {

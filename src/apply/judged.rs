@@ -1,6 +1,7 @@
 //! Looks again, at the end of a run, at entities that another one may have undone.
 
 use super::Walk;
+use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PluginIndex};
 use crate::error::FatalError;
 use crate::plugin::Task;
@@ -8,7 +9,7 @@ use crate::report::{End, Event, Reporter};
 use bstr::{BString, ByteSlice};
 use holo_events::Tally;
 use holo_protocol::{Message, words};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// The number of changed entities that a message names.
@@ -16,26 +17,24 @@ const NAMED: usize = 3;
 
 impl Walk<'_> {
     /// Fails entities that were in their desired state in this run and are not any more. Only plugins whose entities may undo each other
-    /// are asked, and only if they have changed anything.
-    pub(super) fn judge(&mut self, tally: &mut Tally, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
-        let changed: Vec<EntityIndex> =
-            self.ends.entries().filter(|(_, end)| **end == Some(End::Changed)).map(|(entity, _)| entity).collect();
-        let plugins: BTreeSet<PluginIndex> = changed.iter().map(|&entity| self.entities[entity].plugin).collect();
-        for plugin in plugins.into_iter().filter(|&plugin| self.plugins[plugin].interferes()).collect::<Vec<_>>() {
-            let counts = |&entity: &EntityIndex| {
-                matches!(self.ends[entity], Some(End::Unchanged | End::Changed))
-                    && self.entities[entity].plugin == plugin
-                    && !self.entities[entity].is_orphan()
-                    && self.hold(entity).is_none()
-                    && !self.refreshes.is_due(self.entities[entity].id())
-            };
-            let set: Vec<EntityIndex> = self.plan.order().iter().copied().filter(counts).collect();
+    /// are asked, and only about what they have not looked at since their last change.
+    pub(super) fn judge(
+        &mut self,
+        sets: &[Vec<EntityIndex>],
+        tally: &mut Tally,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), FatalError> {
+        let changed: HashSet<EntityIndex> =
+            sets.iter().flatten().copied().filter(|&entity| self.ends[entity] == Some(End::Changed)).collect();
+        for (plugin, set) in self.unseen(sets, &changed) {
             let mut heard = Heard::default();
             let outcomes = self.work(&set, Task::Check, &mut heard)?;
             for ((&entity, outcome), about) in set.iter().zip(outcomes).zip(heard.about) {
                 let is_right = matches!(outcome.end(), End::Unchanged | End::ConditionNotMet) || outcome.is_unknown();
                 let Some(was) = self.ends[entity].filter(|_| !is_right) else { continue };
-                let others = changed.iter().filter(|&&other| other != entity && self.entities[other].plugin == plugin);
+                let others = self.plan.order().iter().filter(|&&other| {
+                    other != entity && self.entities[other].plugin == plugin && changed.contains(&other)
+                });
                 let reason = undone(others.map(|&other| self.entities[other].id().to_string()).collect(), &about);
                 self.ends[entity] = Some(End::Failed);
                 tally.uncount(was.into());
@@ -47,6 +46,39 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the entities of each plugin that its last change may have undone. A set belongs to one plugin, which has looked at what it
+    /// has changed in the last one.
+    fn unseen(
+        &self,
+        sets: &[Vec<EntityIndex>],
+        changed: &HashSet<EntityIndex>,
+    ) -> BTreeMap<PluginIndex, Vec<EntityIndex>> {
+        let mut last: BTreeMap<PluginIndex, usize> = BTreeMap::new();
+        for (number, set) in sets.iter().enumerate() {
+            let plugins =
+                set.iter().filter(|entity| changed.contains(entity)).map(|&entity| self.entities[entity].plugin);
+            last.extend(plugins.filter(|&plugin| self.plugins[plugin].interferes()).map(|plugin| (plugin, number)));
+        }
+        let mut unseen: BTreeMap<PluginIndex, Vec<EntityIndex>> = BTreeMap::new();
+        for (number, &entity) in
+            sets.iter().enumerate().flat_map(|(number, set)| set.iter().map(move |it| (number, it)))
+        {
+            let Entity { plugin, .. } = self.entities[entity];
+            let is_well =
+                matches!(self.ends[entity], Some(End::Unchanged | End::Changed)) && self.hold(entity).is_none();
+            let is_due = || self.refreshes.is_due(self.entities[entity].id());
+            let is_seen = |last: usize| number >= last && changed.contains(&entity);
+            if last.get(&plugin).is_some_and(|&last| !is_seen(last))
+                && is_well
+                && !self.entities[entity].is_orphan()
+                && !is_due()
+            {
+                unseen.entry(plugin).or_default().push(entity);
+            }
+        }
+        unseen
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let trial = |name: &str, case: fn()| trial_of(name, &programs, case);
     vec![
         trial("what is encrypted comes to where it is wanted, and is shown nowhere", shown_nowhere),
+        trial("a warning says that everyone can read it", exposed),
         trial("without the key, only those fail that need it", without_the_key),
         trial("what would show it is refused", refused),
         trial("it has to be valid as any other value", valid),
@@ -52,6 +53,36 @@ fn run(program: &mut Program, input: &str) -> String {
     let output = program.stdin(input).output().unwrap();
     assert_eq!(output.ended.failure(), None, "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn exposed() {
+    let root = root().file("etc/open.conf", "old\n").file("etc/closed.conf", "old\n").mode("etc/closed.conf", 0o640);
+    let line =
+        |name: &str| format!("[[line]]\npath = \"/etc/{name}.conf\"\nline = \"password={{{{ data.db.password }}}}\"\n");
+    root.write(
+        "usr/share/holo/files/1.toml.jinja",
+        line("open") + &line("closed") + &line("new").replace("[[line]]\n", "[[line]]\ncreate = true\n"),
+    );
+    root.write("usr/share/holo/files/2.toml", "[[overlay]]\npath = \"/etc/overlaid.conf\"\nsensitive = true\n");
+    root.write("usr/share/holo/files/30-overlay/etc/overlaid.conf.holotemplate", "{{ data.db.password }}\n");
+    for verb in ["check", "apply"] {
+        let run = root.holo(&[verb]);
+        hides(&run);
+        let said = run.stderr_lossy().replace(&format!("{}/", root.path().display()), "");
+        let warnings: Vec<&str> = said.lines().filter(|line| line.contains("everyone can read")).collect();
+        let [edit, overlay] = warnings[..] else { panic!("{run}") };
+        assert!(
+            edit.starts_with(">> line:")
+                && edit.ends_with(" writes a secret into etc/open.conf, which everyone can read"),
+            "{run}"
+        );
+        assert!(
+            overlay
+                .ends_with("file:/etc/overlaid.conf writes a secret into etc/overlaid.conf, which everyone can read"),
+            "{run}"
+        );
+    }
+    assert!(!root.holo(&["apply"]).stderr_lossy().contains("everyone"));
 }
 
 fn in_definitions() {

@@ -88,7 +88,7 @@ pub use output::Meter;
 pub use output::{Output, Silence, Sink};
 pub use plugin::missing_programs;
 pub use plugin::{Plugin, ScanError};
-pub use preview::{Preview, SENSITIVE, Shown};
+pub use preview::{Preview, SENSITIVE, Shown, exposure};
 pub use replaced::MAX_REPLACED;
 pub use serve::serve;
 pub use validation::{Validation, ValidationError};

@@ -3,6 +3,7 @@
 use crate::{FilePair, Host};
 use bstr::ByteSlice;
 use holo_change::{Kind, PathError, PathHandle, hex};
+use std::fmt::Display;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -10,6 +11,13 @@ use std::path::{Path, PathBuf};
 
 /// The placeholder for sensitive content.
 pub const SENSITIVE: &[u8] = b"(sensitive)\n";
+
+/// Returns a warning if an entity writes a secret into a file with a mode that lets everyone read it.
+#[must_use]
+pub fn exposure(id: impl Display, shown: &Path, mode: u32) -> Option<String> {
+    let text = || format!("{id} writes a secret into {}, which everyone can read", shown.display());
+    (mode & 0o004 != 0).then(text)
+}
 
 /// Two directories in the cache: one for the current state, and one for the result of an apply.
 #[derive(Debug)]

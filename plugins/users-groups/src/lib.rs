@@ -7,6 +7,7 @@ mod apply;
 mod definition;
 mod document;
 mod entity;
+mod hindrance;
 mod histories;
 mod images;
 mod origin;

@@ -82,8 +82,8 @@ impl Entity for AccountEntity {
         apply::apply(self, host, mode.force, output)
     }
 
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check(self, host, output)
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        check(self, host, mode, output)
     }
 
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
@@ -109,14 +109,19 @@ impl Entity for AccountEntity {
 }
 
 /// Returns the changes that an apply of the entity would make. Prints errors.
-pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
-    try_check(entity, host, output).unwrap_or_else(|AccountError(reason)| {
+pub(crate) fn check(entity: &AccountEntity, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+    try_check(entity, host, mode, output).unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
         Verdict::Failed
     })
 }
 
-fn try_check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, AccountError> {
+fn try_check(
+    entity: &AccountEntity,
+    host: &Host,
+    mode: Mode<'_>,
+    output: &mut Output<'_>,
+) -> Result<Verdict, AccountError> {
     let id = &entity.id;
     let images = Images::open(host)?;
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
@@ -132,13 +137,19 @@ fn try_check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Re
     };
     let found = entity.state(host, &images)?;
     let step = plan::step(entity.shared.provider, definition, found.plan_input(), false);
-    if let Some(warning) = found.plan_input().kept_groups(definition, &step) {
+    // The group may be about to be renamed.
+    if let (false, Some(warning)) = (mode.pending, found.plan_input().kept_groups(definition, &step)) {
         output.warning(warning);
     }
     match step {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
-        Step::Run(command, _) => {
+        Step::Run(command, wanted) => {
+            let states = (found.actual.as_ref(), &wanted);
+            // What is missing may be brought by an entity that precedes this one.
+            if let (false, Some(reason)) = (mode.pending, entity.hindrance(host, &images, &command, states)?) {
+                return Err(format!("{command} would fail: {reason}").into());
+            }
             let renames = match &found.predecessor {
                 Some(predecessor) => entity.own_group_renamed(host, &images, predecessor, &found.base)?,
                 None => None,

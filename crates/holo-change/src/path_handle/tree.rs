@@ -4,9 +4,10 @@ use super::{FileStat, PathHandle};
 use crate::error::{PathError, Result, at};
 use crate::paths::{join, without_root};
 use crate::resolution::{Links, Resolved, Way, open_plain, resolve_below};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -194,6 +195,9 @@ fn open_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<OwnedFd>
 }
 
 /// Creates a directory and its missing parents, with mode 0755. Returns those that were created, topmost first.
+///
+/// Below the home of a user, they belong to that user, who could not use them otherwise: to the owner of the directory in which they are
+/// created, unless that is a system account.
 pub(crate) fn create_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
@@ -208,11 +212,27 @@ pub(crate) fn create_below(root: impl AsFd, path: &Path, links: Links) -> io::Re
         let parent = open_below(&root, directory.parent().unwrap_or(Path::new("")), links)?;
         let name = directory.file_name().ok_or(Errno::INVAL)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => leave_to_user(&parent, name)?,
+            Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
     Ok(missing)
+}
+
+/// The lowest UID of people, as in the configuration that distributions ship with `useradd`.
+const FIRST_USER: u32 = 1000;
+
+/// Gives a new directory to the owner of the one that contains it if that is a user. The user may replace it meanwhile, but only by another
+/// directory in its own one.
+fn leave_to_user(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let owner = rustix::fs::fstat(parent)?;
+    if owner.st_uid < FIRST_USER || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    Ok(rustix::fs::fchown(made, Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)))?)
 }
 
 #[cfg(test)]
@@ -287,6 +307,15 @@ mod tests {
         assert_eq!(made, [Path::new("a"), Path::new("a/b"), Path::new("a/b/c")]);
         assert_eq!(create_below(&root, Path::new("a/b/c"), Links::Trusted).unwrap(), [] as [&Path; 0]);
         assert_eq!(create_below(&root, Path::new("a/b/d"), Links::Trusted).unwrap(), [Path::new("a/b/d")]);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.path().join("a/b/d"), Some(1234), Some(1235)).unwrap();
+            std::os::unix::fs::chown(folder.path().join("a/b/c"), Some(123), None).unwrap();
+            for (way, owners) in [("a/b/d/home/of", (1234, 1235)), ("a/b/c/system", (0, 0))] {
+                create_below(&root, Path::new(way), Links::Trusted).unwrap();
+                let made = fs::metadata(folder.path().join(way)).unwrap();
+                assert_eq!((made.uid(), made.gid()), owners, "{way}");
+            }
+        }
         fs::write(folder.path().join("file"), "").unwrap();
         assert_eq!(
             create_below(&root, Path::new("file/x"), Links::Trusted).unwrap_err().kind(),

@@ -242,6 +242,10 @@ impl<'a> Executor<'a> {
         let changing: Vec<usize> = changing.map(|((index, _), _)| *index).collect();
         answers.hold_back();
         changing.iter().for_each(|&index| answers.begin(index));
+        for ((index, job), _) in ended.iter().filter(|((index, _), _)| changing.binary_search(index).is_ok()) {
+            let warning = self.inspection.exposure(job.entity, &subject);
+            warning.into_iter().for_each(|warning| answers.output(*index).warning(warning));
+        }
         answers.flush();
         let ledger = Ledger::from(&draft);
         let version = Version::new(subject.record.now.created, made, &ledger);

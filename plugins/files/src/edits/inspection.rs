@@ -13,7 +13,7 @@ use holo_change::{Image, Kind, Links, PathError, PathHandle, Stamp, Tree};
 use holo_plugin::origins::Traced;
 use holo_plugin::{
     FilePair, ForceTo, Host, Job, Mode, Origin, Output, Preview, SENSITIVE, Shown, Span, Validation, ValidationError,
-    Verdict, edited,
+    Verdict, edited, exposure,
 };
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -228,12 +228,20 @@ impl<'a> Inspection<'a> {
         if let (Some(validation), Some(content)) = (validation(entity), content) {
             validation.run(&path, &content, self.host, output).map_err(FileError::Invalid)?;
         }
+        self.exposure(entity, &file.subject).into_iter().for_each(|warning| output.warning(warning));
         let word = match &entity.definition {
             None => "take back the edit of",
             Some(_) if is_missing => "make",
             Some(_) => "edit",
         };
         Ok(Verdict::WouldChange(kept.into_iter().chain([format!("would {word} {shown}")]).collect()))
+    }
+
+    /// Returns a warning if an edit writes a secret into a file that everyone can read.
+    pub(super) fn exposure(&self, entity: &EditEntity, subject: &Subject) -> Option<String> {
+        let is_exposed = entity.definition.as_ref()?.shared().sensitive && subject.found.is_some();
+        let exposure = || exposure(&entity.id, &self.host.below_root(&subject.path), subject.mode());
+        is_exposed.then(exposure).flatten()
     }
 
     /// Applies an edit to the draft of a file, after taking back orphans. The caller must roll back the returned draft.

@@ -155,6 +155,8 @@ fn try_check(
             changes.push(edited::would_keep(&entity.shown_target()));
         }
         validated?;
+        let exposure = entity.exposure(desired.image.mode);
+        exposure.into_iter().for_each(|warning| output.warning(warning));
         changes.push(format!("would write {shown}"));
     }
     Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })

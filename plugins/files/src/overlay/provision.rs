@@ -177,6 +177,8 @@ fn try_prepare(
         change.files.stage_provisioned(&desired, &layout.images)?;
         return Ok(Applied::Unchanged);
     }
+    let exposure = entity.exposure(desired.mode);
+    exposure.into_iter().for_each(|warning| output.warning(warning));
     change.files.stage_target(&desired, &layout.images)?;
     if !entity.is_sensitive() {
         entity.host().keep_replaced(

@@ -39,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             plugin.display()
         );
         write_script(scripts.join("version-3"), version_3);
-        cases(300, |random| overlays(random, &scripts));
+        cases(150, |random| overlays(random, &scripts));
     };
     vec![trial_of("overlays are what version 3 makes of them", &needs, all)]
 }

@@ -1,0 +1,51 @@
+//! What keeps the tools from making an account, as far as that can be known beforehand.
+
+use crate::account::{Account, AccountError, AccountId, Kind};
+use crate::entity::AccountEntity;
+use crate::images::{Images, Moment};
+use crate::providers::Command;
+use holo_plugin::{Accounts, Host, process};
+
+impl AccountEntity {
+    /// Returns why a command that makes the account as wanted would fail.
+    pub(crate) fn hindrance(
+        &self,
+        host: &Host,
+        images: &Images,
+        command: &Command,
+        (actual, wanted): (Option<&Account>, &Account),
+    ) -> Result<Option<String>, AccountError> {
+        // Its tools do not run.
+        if host.test_mode() {
+            return Ok(None);
+        }
+        if process::find(command.program).is_none() {
+            return Ok(Some(format!("{} is not installed", command.program)));
+        }
+        let id = &self.id;
+        let named = Accounts::open(host)?;
+        let exists = |kind: Kind, name: &str| match kind {
+            Kind::User => named.user(name).is_ok(),
+            Kind::Group => named.group(name).is_ok(),
+        };
+        if actual.is_none() && exists(id.kind, &id.name) {
+            return Ok(Some(format!("{id} is known to the name service, and not from the local files")));
+        }
+        let has_new_number = wanted.number.is_some() && actual.and_then(|actual| actual.number) != wanted.number;
+        let all = if has_new_number { self.shared.accounts.all(host)? } else { Vec::new() };
+        let is_taken = |other: &&Account| other.id.kind == id.kind && other.number == wanted.number && other.id != *id;
+        // An account with a base is managed, and may get another number before.
+        if let (Some(other), Some(number)) = (all.iter().find(is_taken), wanted.number)
+            && images.load(Moment::Base, &other.id)?.is_none()
+        {
+            return Ok(Some(format!("{} {number} belongs to {}", id.kind.number_word(), other.id)));
+        }
+        let known = |group: &&String| actual.is_some_and(|actual| actual.groups.contains(group));
+        let mut groups = wanted.group.iter().chain(wanted.groups.iter().filter(|group| !known(group)));
+        // A group may be given by its number.
+        let is_missing = |group: &&String| group.parse::<u32>().is_err() && !exists(Kind::Group, group);
+        Ok(groups
+            .find(is_missing)
+            .map(|group| format!("there is no {}", AccountId { kind: Kind::Group, name: group.clone() })))
+    }
+}
