@@ -141,7 +141,7 @@ fn undone_by_another() {
     let machine = machine(&["services"]);
     let unit = |rest: &str| format!("{rest}\n[Service]\nExecStart=sleep 86400\n");
     machine.write("/etc/systemd/system/one.service", unit(""));
-    machine.write("/etc/systemd/system/two.service", unit("[Unit]\nConflicts=one.service"));
+    machine.write("/etc/systemd/system/two.service", unit("") + "ExecStartPre=systemctl stop one\n");
     machine.must("systemctl daemon-reload");
     let one = "[[service]]\nname = \"one\"\n";
     machine.write("/usr/share/holo/services/1.toml", one);

@@ -3,10 +3,11 @@
 mod item;
 pub(crate) mod journal;
 
-use crate::entity::{FilesStep, Service};
-use crate::plan::{Circumstances, Ensure, Step, plan};
-use crate::providers::{self, Done, Manager, ManagerError, ServiceProvider, Subject, Task};
+use crate::entity::{FilesStep, Service, affects_others};
+use crate::plan::{Circumstances, Ensure, Plan, Step, plan};
+use crate::providers::{self, Done, Manager, ManagerError, Relations, ServiceProvider, Subject, Task};
 use crate::state::{Aspects, UnitState};
+use crate::unit::UnitName;
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::system::offline::DEFERRAL;
@@ -145,15 +146,16 @@ impl Run<'_, '_> {
     }
 
     fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {
-        for &index in indexes {
+        let plans: Vec<(ItemIndex, Plan)> = indexes.iter().map(|&index| (index, self.plan_of(index))).collect();
+        let acting = plans.iter().filter(|(_, plan)| says_problems && affects_others(&plan.steps));
+        let acting: Vec<&UnitName> = acting.map(|(index, _)| &self.items[*index].unit.name).collect();
+        let is_alone = self.items.indexes().all(|index| self.items[index].unit.all.names.len() == 1);
+        let relations = if acting.is_empty() || is_alone { Relations::new() } else { self.manager.relations(&acting) };
+        for (index, mut plan) in plans {
             let item = &mut self.items[index];
-            let circumstances = Circumstances {
-                manager: self.provider.name(),
-                is_offline: self.host.is_offline(),
-                refresh: item.refresh,
-                may_come: false,
-            };
-            let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
+            if !item.unit.is_orphan() {
+                plan.problems.extend(item.unit.all.contradictions(&relations, &item.unit.name, &plan.steps));
+            }
             item.steps = plan.steps;
             item.is_deferred = plan.is_deferred;
             if says_problems && item.remark.is_none() {
@@ -163,6 +165,17 @@ impl Run<'_, '_> {
                 self.apply_files_only(index, &plan.problems);
             }
         }
+    }
+
+    fn plan_of(&self, index: ItemIndex) -> Plan {
+        let item = &self.items[index];
+        let circumstances = Circumstances {
+            manager: self.provider.name(),
+            is_offline: self.host.is_offline(),
+            refresh: item.refresh,
+            may_come: false,
+        };
+        plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances)
     }
 
     /// Applies the file changes of a unit that cannot reach its desired state.

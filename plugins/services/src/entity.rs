@@ -1,7 +1,7 @@
 //! Units as entities, with their states and unique names.
 
 use crate::plan::{Circumstances, Ensure, Step, Wanted, plan};
-use crate::providers::{FOLDER, ManagerError, ServiceProvider, Subject};
+use crate::providers::{FOLDER, ManagerError, Relation, Relations, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
 use crate::unit::{UnitName, UnitNameError};
@@ -82,10 +82,20 @@ impl std::fmt::Debug for AllUnits {
 
 type States = BTreeMap<String, Result<UnitState, ManagerError>>;
 
+/// What a check has found out about all units.
+#[derive(Debug)]
+struct Looked {
+    states: States,
+    /// The names of files that have changed since they were loaded.
+    changes: BTreeSet<String>,
+    /// The relations of the units that an apply would start or stop.
+    relations: Relations,
+}
+
 #[derive(Debug)]
 struct CachedStates {
     last_used: Instant,
-    states: Result<(States, BTreeSet<String>), ManagerError>,
+    looked: Result<Looked, ManagerError>,
 }
 
 impl AllUnits {
@@ -111,7 +121,7 @@ impl AllUnits {
     }
 
     fn state(&self, host: &Host, id: &str) -> Result<UnitState, ManagerError> {
-        let state = self.find(host, |(states, _)| states.get(id).cloned())?;
+        let state = self.find(host, |looked| looked.states.get(id).cloned())?;
         state.unwrap_or_else(|| Ok(UnitState::default()))
     }
 
@@ -125,9 +135,32 @@ impl AllUnits {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the contradictions between these steps for a unit and the definitions of others, worded like the problems of a plan. Steps
+    /// that only change files affect no other unit.
+    pub(crate) fn contradictions(&self, relations: &Relations, unit: &UnitName, steps: &[Step]) -> Vec<String> {
+        let Some(relations) = relations.get(&unit.qualified()).filter(|_| affects_others(steps)) else {
+            return Vec::new();
+        };
+        let starts = steps.iter().any(|step| step.starts());
+        let others = self.names.iter().filter(|(_, name)| name.scope() == unit.scope() && *name != unit);
+        let contradicts = |(id, name): (&String, &UnitName)| {
+            let wanted = self.wanted.get(id).filter(|wanted| !wanted.restores)?;
+            let is_related = |relation| relations.contains(&(relation, name.as_str().to_owned()));
+            let words = match wanted.ensure? {
+                Ensure::Running if starts && is_related(Relation::Conflicts) => "conflicts with",
+                Ensure::Stopped if starts && is_related(Relation::Requires) => "requires",
+                Ensure::Running if !starts && is_related(Relation::RequiredBy) => "is required by",
+                _ => return None,
+            };
+            let must = if wanted.ensure == Some(Ensure::Running) { "run" } else { "be stopped" };
+            Some(format!("{unit} {words} {name}, which must {must} according to {id}"))
+        };
+        others.filter_map(contradicts).collect()
+    }
+
     /// Returns the changed files that belong to none of the units.
     pub(crate) fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, ManagerError> {
-        let mut names = self.find(host, |(_, changes)| changes.clone())?;
+        let mut names = self.find(host, |looked| looked.changes.clone())?;
         names.remove(FOLDER);
         for own in self.names.values().flat_map(|name| self.provider.file_names(name)) {
             names.remove(&own);
@@ -136,18 +169,18 @@ impl AllUnits {
     }
 
     /// Returns a part of the cached states, which are queried if necessary.
-    fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, ManagerError> {
+    fn find<T>(&self, host: &Host, pick: impl Fn(&Looked) -> T) -> Result<T, ManagerError> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let states = match found.take().filter(|found| found.last_used.elapsed() <= FRESH) {
-            Some(fresh) => fresh.states,
-            None => self.states(host),
+        let looked = match found.take().filter(|found| found.last_used.elapsed() <= FRESH) {
+            Some(fresh) => fresh.looked,
+            None => self.look(host),
         };
-        let picked = states.as_ref().map(pick).map_err(Clone::clone);
-        *found = Some(CachedStates { last_used: Instant::now(), states });
+        let picked = looked.as_ref().map(pick).map_err(Clone::clone);
+        *found = Some(CachedStates { last_used: Instant::now(), looked });
         picked
     }
 
-    fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), ManagerError> {
+    fn look(&self, host: &Host) -> Result<Looked, ManagerError> {
         let memory = BaseStore::open(host.locations());
         let mut records = Vec::new();
         let mut problems = BTreeMap::new();
@@ -181,7 +214,24 @@ impl AllUnits {
         let states = self.names.values().zip(states).map(outdated);
         let mut states: States = self.names.keys().cloned().zip(states).collect();
         states.extend(problems);
-        Ok((states, changes))
+        let acts = |(id, _): &(&String, &UnitName)| match (states.get(*id), self.wanted.get(*id)) {
+            (
+                Some(Ok(UnitState { phase: Some(phase), .. })),
+                Some(Wanted { ensure: Some(ensure), restores: false, .. }),
+            ) => {
+                if *ensure == Ensure::Running {
+                    !phase.is_up()
+                } else {
+                    !phase.is_down()
+                }
+            }
+            _ => false,
+        };
+        let acting: Vec<&UnitName> = self.names.iter().filter(acts).map(|(_, name)| name).collect();
+        // One unit contradicts no other.
+        let relations =
+            if acting.is_empty() || self.names.len() == 1 { Relations::new() } else { manager.relations(&acting) };
+        Ok(Looked { states, changes, relations })
     }
 }
 
@@ -230,6 +280,11 @@ impl Unit {
     }
 }
 
+/// Returns true if any of these steps starts or stops a unit that does not run, or does.
+pub(crate) fn affects_others(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step, Step::Start | Step::Stop))
+}
+
 fn asset(kind: &str, value: &str) -> Asset {
     Asset::new(kind, value)
 }
@@ -255,7 +310,11 @@ impl Unit {
         let (refresh, may_come) = (mode.refresh, mode.pending);
         let is_offline = host.is_offline();
         let circumstances = Circumstances { manager: self.all.provider.name(), is_offline, refresh, may_come };
-        let plan = plan(&self.name, &self.wanted, &state, circumstances);
+        let mut plan = plan(&self.name, &self.wanted, &state, circumstances);
+        if !self.is_orphan() && affects_others(&plan.steps) {
+            let relations = self.all.find(host, |found| found.relations.clone()).unwrap_or_default();
+            plan.problems.extend(self.all.contradictions(&relations, &self.name, &plan.steps));
+        }
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));
             return Verdict::Failed;

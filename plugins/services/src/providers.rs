@@ -176,6 +176,20 @@ impl From<PathError> for ManagerError {
     }
 }
 
+/// What the start or stop of a unit does to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Only one of them can run.
+    Conflicts,
+    /// It is started with the other one.
+    Requires,
+    /// The other one stops with it.
+    RequiredBy,
+}
+
+/// The units to which units are related, both by main name and the latter by qualified name.
+pub(crate) type Relations = BTreeMap<String, Vec<(Relation, String)>>;
+
 /// Manages a host's units.
 pub(crate) trait Manager {
     /// Returns the states of these units in order, or an error for each.
@@ -209,6 +223,11 @@ pub(crate) trait Manager {
 
     /// Returns the ID of the current boot.
     fn boot(&self) -> Option<String>;
+
+    /// Returns which units the start or stop of these affects. Empty if that is unknown.
+    fn relations(&self, _: &[&UnitName]) -> Relations {
+        Relations::new()
+    }
 }
 
 /// A unit that a user may want to keep in its current state.

@@ -12,7 +12,9 @@ mod tool;
 mod words;
 
 use crate::plan::{Step, Wanted};
-use crate::providers::{Done, Links, Manager, ManagerError, Noticed, ServiceProvider, Subject, Task, UnitEvent};
+use crate::providers::{
+    Done, Links, Manager, ManagerError, Noticed, Relations, ServiceProvider, Subject, Task, UnitEvent,
+};
 use crate::state::{Enablement, Load, UnitState};
 use crate::unit::{Scope, UnitName, UnitNameError};
 use files::Directories;
@@ -280,5 +282,14 @@ impl Manager for Managers {
 
     fn boot(&self) -> Option<String> {
         self.system.boot()
+    }
+
+    fn relations(&self, units: &[&UnitName]) -> Relations {
+        let of_scope = |scope: &Scope, units: &[&UnitName]| {
+            let relations = self.ask(scope, Relations::new, |manager| manager.relations(units)).unwrap_or_default();
+            units.iter().map(|unit| relations.get(&unit.qualified()).cloned().unwrap_or_default()).collect()
+        };
+        let all = Managers::each(units, |unit| unit.scope(), of_scope);
+        units.iter().map(|unit| unit.qualified()).zip(all).collect()
     }
 }

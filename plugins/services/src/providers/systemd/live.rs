@@ -5,7 +5,7 @@ use super::lists;
 use super::tool::{self, Tool, output_of};
 use super::{show, words};
 use crate::plan::Step;
-use crate::providers::{Done, Manager, ManagerError, Subject, Task};
+use crate::providers::{Done, Manager, ManagerError, Relation, Relations, Subject, Task};
 use crate::state::{Phase, UnitState};
 use crate::unit::{Scope, UnitName};
 use holo_plugin::process::Program;
@@ -59,6 +59,18 @@ impl Live {
             .work(&Root::new(Path::new("/")), move |_, directories| files::changes_since(directories, read));
         Ok(changes.unwrap_or_default())
     }
+}
+
+/// Returns the relations in a property, in the format of `systemctl show`.
+fn related(line: &str) -> impl Iterator<Item = (Relation, String)> {
+    let (property, units) = line.split_once('=').unwrap_or_default();
+    let relation = match property {
+        "Conflicts" | "ConflictedBy" => Some(Relation::Conflicts),
+        "Requires" | "Requisite" | "BindsTo" => Some(Relation::Requires),
+        "RequiredBy" | "RequisiteOf" | "BoundBy" => Some(Relation::RequiredBy),
+        _ => None,
+    };
+    units.split_whitespace().filter_map(move |unit| Some((relation?, unit.to_owned())))
 }
 
 impl Manager for Live {
@@ -137,6 +149,19 @@ impl Manager for Live {
     fn main_pid(&self, unit: &UnitName) -> Option<u32> {
         let shown = output_of(&self.tool.systemctl(&["show", "--property=MainPID", "--value"], &[unit])).ok()?;
         shown.trim().parse().ok().filter(|pid| *pid != 0)
+    }
+
+    fn relations(&self, units: &[&UnitName]) -> Relations {
+        let property = "--property=Id,Conflicts,ConflictedBy,Requires,Requisite,BindsTo,RequiredBy,RequisiteOf,BoundBy";
+        let mut all = Relations::new();
+        for units in units.chunks(AT_A_TIME) {
+            // A unit that cannot be shown is reported when it is started.
+            let shown = output_of(&self.tool.systemctl(&["show", property], units)).unwrap_or_default();
+            for (unit, properties) in units.iter().zip(shown.split("\n\n")) {
+                all.insert(unit.qualified(), properties.lines().flat_map(related).collect());
+            }
+        }
+        all
     }
 
     fn boot(&self) -> Option<String> {

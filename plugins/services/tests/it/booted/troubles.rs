@@ -11,6 +11,7 @@ pub(crate) const ALL: &[Case] = &[
     ("one that cannot be enabled keeps no other from being", one_by_one),
     ("a unit that does not exist is stopped and disabled, and nothing else", missing),
     ("a unit whose own file is where its mask would be is left as it is", in_the_way),
+    ("definitions of units that contradict each other are errors", contradictions),
     ("a unit that vanishes is no obstacle to forgetting it", vanishes),
     ("static units cannot be enabled, and say so", cannot_be_enabled),
     ("a broken file is named", broken),
@@ -31,6 +32,41 @@ fn fails(host: &Host) {
     assert!(host.is_active("works"));
     let check = host.check();
     assert!(check.stdout_lossy().contains("would start fails.service"), "{check}");
+    host.declare_nothing();
+    host.apply();
+}
+
+fn contradictions(host: &Host) {
+    let unit = |section: &str| format!("[Unit]\n{section}\n[Service]\nExecStart=sleep 86400\n");
+    host.unit("one.service", &unit(""));
+    host.unit("rival.service", &unit("Conflicts=one.service"));
+    host.unit("needs.service", &unit("BindsTo=one.service\nAfter=one.service"));
+    let one = |ensure: &str| format!("[[service]]\nname = 'one'\nensure = '{ensure}'\n");
+    let also = |name: &str| format!("[[service]]\nname = '{name}'\n");
+    host.declare(&one("running"));
+    host.apply();
+    let cases = [
+        (
+            one("running") + &also("rival"),
+            "!! rival.service conflicts with one.service, which must run according to service:one",
+        ),
+        (
+            one("stopped") + &also("needs"),
+            "!! needs.service requires one.service, which must be stopped according to service:one",
+        ),
+    ];
+    for (definitions, problem) in cases {
+        host.declare(&definitions);
+        let check = host.check();
+        assert!(check.status == Some(1) && check.stderr_lossy().contains(problem), "{problem}\n{check}");
+        let said = host.apply_fails();
+        assert!(said.contains(problem), "{said}");
+        assert!(!host.is_active("rival") && !host.is_active("needs"), "{said}");
+    }
+    // A definition that goes is none.
+    host.declare(&also("rival"));
+    host.apply();
+    assert!(host.is_active("rival") && !host.is_active("one"));
     host.declare_nothing();
     host.apply();
 }
