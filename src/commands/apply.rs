@@ -130,7 +130,9 @@ fn walk(
     let mut refreshes = Refreshes::load(database).map_err(FatalError::could_not_run)?;
     let mut sent = SentValues::load(database, inventory.cache()).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);
-    inventory.forget_gone(&mut refreshes, &mut sent);
+    for gone in inventory.forget_gone(&mut refreshes, &mut sent) {
+        reporter.warning(format!("{gone} was to be refreshed, and is not defined any more"));
+    }
     let limits = Limits::load(arguments, (&inventory, &selected), &settings.root, database, reporter)?;
     let mut keeper = Keeper::begin(settings, &inventory.resources);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };

@@ -15,7 +15,7 @@ use crate::plan::sent::SentValues;
 use crate::plan::{Dangling, Plan, Requirement};
 use crate::plugin::Plugin;
 use crate::report::Provisional;
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::API_VERSION_3;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -157,15 +157,16 @@ impl Inventory {
     }
 
     /// Drops the refreshes and sent values of entities that no longer exist: their plugin has listed everything, and
-    /// they are not in the list. Entities of a plugin that is missing, or whose list is incomplete, are kept.
-    pub fn forget_gone(&self, refreshes: &mut Refreshes, sent: &mut SentValues) {
+    /// they are not in the list. Entities of a plugin that is missing, or whose list is incomplete, are kept. Returns the entities that were
+    /// to be refreshed.
+    pub fn forget_gone(&self, refreshes: &mut Refreshes, sent: &mut SentValues) -> BTreeSet<BString> {
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
         let missing = self.flaws.iter().zip(&self.limited).map(|(is_flawed, is_limited)| *is_flawed || *is_limited);
         let plugins = self.plugins.iter().zip(missing).filter(|(_, may_miss_some)| !may_miss_some);
         let whole: HashSet<&str> = plugins.map(|(plugin, _)| &*plugin.id).collect();
         let is_gone = |entity: &BStr, plugin: &str| !ids.contains(entity) && whole.contains(plugin);
-        refreshes.forget(is_gone);
         sent.forget(is_gone);
+        refreshes.forget(is_gone)
     }
 }
 

@@ -100,17 +100,23 @@ impl Refreshes {
         self.due_states(target).filter_map(|state| state.since).min()
     }
 
-    /// Drops the refreshes of targets that no longer exist. `is_gone` gets the target's ID and that of its plugin.
-    pub fn forget(&mut self, is_gone: impl Fn(&BStr, &str) -> bool) {
+    /// Drops the refreshes of targets that no longer exist. `is_gone` gets the target's ID and that of its plugin. Returns the targets that
+    /// were to be refreshed.
+    pub fn forget(&mut self, is_gone: impl Fn(&BStr, &str) -> bool) -> BTreeSet<BString> {
         let targets: Vec<BString> = self.sources.keys().cloned().collect();
+        let mut dropped = BTreeSet::new();
         for target in targets {
             for source in self.sources_of(target.as_bstr()) {
                 let state = self.get(source.as_bstr(), target.as_bstr());
-                if state.is_some_and(|state| is_gone(target.as_bstr(), &state.plugin)) {
+                if let Some(state) = state.filter(|state| is_gone(target.as_bstr(), &state.plugin)) {
+                    if state.due {
+                        dropped.insert(target.clone());
+                    }
                     self.put(source.as_bstr(), target.as_bstr(), None);
                 }
             }
         }
+        dropped
     }
 
     /// Moves the refreshes of a target to the entities that take over from it, each given with the ID of its plugin.

@@ -155,7 +155,7 @@ fn successors_inherit_refreshes() {
     assert!(!refreshes.get(id("quiet"), id("known")).unwrap().due);
     assert_eq!(refreshes.received(id("new")), ["A=1", "B=2"]);
     // The successor's plugin determines whether it still exists.
-    refreshes.forget(|_, plugin| plugin == "p");
+    let _ = refreshes.forget(|_, plugin| plugin == "p");
     assert!(refreshes.is_due(id("new")) && !refreshes.is_due(id("known")));
 }
 
@@ -165,7 +165,9 @@ fn refreshes_of_removed_targets_are_dropped() {
     let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     refreshes.changed(id("file"));
-    refreshes.forget(|id, plugin| id == "service" && plugin == "p");
+    refreshes.expect(id("file"), id("other"), "p");
+    let dropped = refreshes.forget(|_, plugin| plugin == "p");
+    assert_eq!(Vec::from_iter(dropped), ["service"], "the refresh of the other one was only expected");
     assert!(!refreshes.is_due(id("service")));
 }
 
