@@ -24,8 +24,10 @@ impl Walk<'_> {
         tally: &mut Tally,
         reporter: &mut dyn Reporter,
     ) -> Result<(), FatalError> {
-        let changed: HashSet<EntityIndex> =
-            sets.iter().flatten().copied().filter(|&entity| self.ends[entity] == Some(End::Changed)).collect();
+        // An entity that is not listed is a step of the plugin, and no part of the system.
+        let has_changed =
+            |entity: &EntityIndex| self.ends[*entity] == Some(End::Changed) && self.entities[*entity].is_listed();
+        let changed: HashSet<EntityIndex> = sets.iter().flatten().copied().filter(has_changed).collect();
         for (plugin, set) in self.unseen(sets, &changed) {
             let mut heard = Heard::default();
             let outcomes = self.work(&set, Task::Check, &mut heard)?;
@@ -72,6 +74,7 @@ impl Walk<'_> {
             let is_seen = |last: usize| number >= last && changed.contains(&entity);
             if last.get(&plugin).is_some_and(|&last| !is_seen(last))
                 && is_well
+                && self.entities[entity].is_listed()
                 && !self.entities[entity].is_orphan()
                 && !is_due()
             {

@@ -70,7 +70,7 @@ fn exposed() {
         hides(&run);
         let said = run.stderr_lossy().replace(&format!("{}/", root.path().display()), "");
         let warnings: Vec<&str> = said.lines().filter(|line| line.contains("everyone can read")).collect();
-        let [edit, overlay] = warnings[..] else { panic!("{run}") };
+        let [overlay, edit] = warnings[..] else { panic!("{run}") };
         assert!(
             edit.starts_with(">> line:")
                 && edit.ends_with(" writes a secret into etc/open.conf, which everyone can read"),

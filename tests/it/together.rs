@@ -154,7 +154,7 @@ fn undone_by_another() {
     let history = machine.holo(&["history", "--json"]);
     assert!(history.stdout_lossy().contains("\"failed\":1"), "{history}");
     // The counts of programs are those of people.
-    machine.must("systemctl start one");
+    machine.must("systemctl stop two; systemctl start one");
     let run = machine.holo(&["apply", "--json"]);
     let lines = run.stdout_lossy().into_owned();
     assert!(lines.contains(r#""failed":1"#) && lines.contains(r#""unchanged":1,"changed":1"#), "{run}");

@@ -147,7 +147,8 @@ impl Run<'_, '_> {
 
     fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {
         let plans: Vec<(ItemIndex, Plan)> = indexes.iter().map(|&index| (index, self.plan_of(index))).collect();
-        let acting = plans.iter().filter(|(_, plan)| says_problems && affects_others(&plan.steps));
+        let can_act = |plan: &Plan| says_problems && plan.problems.is_empty() && affects_others(&plan.steps);
+        let acting = plans.iter().filter(|(_, plan)| can_act(plan));
         let acting: Vec<&UnitName> = acting.map(|(index, _)| &self.items[*index].unit.name).collect();
         let is_alone = self.items.indexes().all(|index| self.items[index].unit.all.names.len() == 1);
         let relations = if acting.is_empty() || is_alone { Relations::new() } else { self.manager.relations(&acting) };

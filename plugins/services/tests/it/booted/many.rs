@@ -22,7 +22,7 @@ fn two_hundred(host: &Host) {
     host.apply();
     assert_eq!(
         host.verbs(),
-        ["daemon-reload", "list-units", "list-unit-files", "enable", "start", "list-units", "list-unit-files"]
+        ["daemon-reload", "list-units", "list-unit-files", "show", "enable", "start", "list-units", "list-unit-files"]
     );
     host.nothing_to_do();
     assert_eq!(host.verbs(), ["list-units", "list-unit-files"].repeat(2), "one query for an apply, one for a check");
@@ -47,7 +47,7 @@ fn only_started(host: &Host) {
     }
     host.declare(&declared(&names));
     host.apply();
-    assert_eq!(host.verbs(), ["daemon-reload", "list-units", "start", "list-units"]);
+    assert_eq!(host.verbs(), ["daemon-reload", "list-units", "show", "start", "list-units"]);
     assert!(names.iter().all(|name| host.is_active(name)));
     host.nothing_to_do();
     assert_eq!(host.verbs(), ["list-units", "list-units"], "one query for an apply, one for a check");
@@ -61,7 +61,7 @@ fn only_started(host: &Host) {
     let calls = host.calls();
     let verbs: Vec<&str> = calls.iter().filter_map(|call| call.split(' ').next()).collect();
     // The others might have been stopped by those.
-    assert_eq!(verbs, ["list-units", "start", "show", "list-units"], "{calls:?}");
+    assert_eq!(verbs, ["list-units", "show", "start", "show", "list-units"], "{calls:?}");
     assert!(calls.contains(&"start -- runs-once.service started-3.service started-4.service".to_owned()), "{calls:?}");
     host.nothing_to_do();
     let calls = host.calls();
