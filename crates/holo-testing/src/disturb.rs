@@ -229,11 +229,11 @@ pub fn is_every_call_tested() -> bool {
 /// A number that no call reaches, and the largest one that `strace` accepts.
 const NEVER: usize = 65_535;
 
-/// Disturbs a program at each of these calls. Returns how often that succeeded, including the calls that were skipped in between.
+/// Disturbs a program at each of these calls. Returns how often that succeeded, including the calls that were skipped.
 ///
 /// `once` is first called with all calls and a number that none of them reaches, to find out how many there are.
 ///
-/// Programs repeat the same few steps, so by default each number is twice the previous one.
+/// Programs repeat the same few steps, so by default each number is three times the previous one.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> usize {
     let skips = !is_every_call_tested();
     let undisturbed = once(&calls.join(","), NEVER);
@@ -241,10 +241,11 @@ pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> 
     let mut count = |call: &&str| {
         let (most, mut number, mut disturbed) = (undisturbed.most(call), 1, 0);
         while number <= most {
+            let next = number + if skips { 2 * number } else { 1 };
             if once(call, number).is_disturbed() {
-                disturbed = number;
+                disturbed = most.min(next - 1);
             }
-            number += if skips { number } else { 1 };
+            number = next;
         }
         disturbed
     };
