@@ -214,18 +214,10 @@ impl AllUnits {
         let states = self.names.values().zip(states).map(outdated);
         let mut states: States = self.names.keys().cloned().zip(states).collect();
         states.extend(problems);
-        let acts = |(id, _): &(&String, &UnitName)| match (states.get(*id), self.wanted.get(*id)) {
-            (
-                Some(Ok(UnitState { phase: Some(phase), .. })),
-                Some(Wanted { ensure: Some(ensure), restores: false, .. }),
-            ) => {
-                if *ensure == Ensure::Running {
-                    !phase.is_up()
-                } else {
-                    !phase.is_down()
-                }
-            }
-            _ => false,
+        let acts = |(id, name): &(&String, &UnitName)| {
+            let (Some(Ok(state)), Some(wanted)) = (states.get(*id), self.wanted.get(*id)) else { return false };
+            let plan = plan(name, wanted, state, Circumstances::default());
+            !wanted.restores && plan.problems.is_empty() && affects_others(&plan.steps)
         };
         let acting: Vec<&UnitName> = self.names.iter().filter(acts).map(|(_, name)| name).collect();
         // One unit contradicts no other.
