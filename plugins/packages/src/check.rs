@@ -187,7 +187,8 @@ fn others(
         let names: Vec<String> = simulator.companions(kind, &[task]).iter().map(|item| item.key.to_string()).collect();
         return Ok(if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) });
     }
-    let steps = simulator.others(Kind::Install, &[task]).map_err(|error| PackageError::new(format!("{error:?}")))?;
+    let effects = simulator.effects(Kind::Install, &[task]);
+    let steps = effects.map_err(|error| PackageError::new(format!("{error:?}")))?.steps;
     let listed = |steps: Vec<&Step>, words: &str| {
         let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
         if names.is_empty() { String::new() } else { format!("{words}{}", names.join(", ")) }

@@ -267,6 +267,7 @@ fn ask(program: &mut Program, transaction: &Transaction, version: Version) {
     if let Some(recommends) = transaction.recommends {
         program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
     }
+    program.args(transaction.without.iter().map(|name| format!("--exclude={name}")));
     let (coming, going) = transaction.coming_and_going();
     let allowed: &[&str] = if transaction.may_remove && !coming.is_empty() { &["--allowerasing"] } else { &[] };
     let coming = Vec::from_iter(coming.into_iter().map(|item| specification(item, Kind::Install)));

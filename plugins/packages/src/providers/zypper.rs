@@ -227,6 +227,7 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     let going = going.into_iter().map(|item| format!("{sign}{}", specification(item, Kind::Remove)));
     program.args(options).arg("--");
     program.args(coming.into_iter().map(|item| specification(item, Kind::Install))).args(going);
+    program.args(transaction.without.iter().map(|name| format!("!{name}")));
 }
 
 fn specification(item: &Item, kind: Kind) -> String {
@@ -297,7 +298,7 @@ fn read_summary(text: &str) -> Result<Vec<Step>, PackageError> {
             "to-remove" => (attribute("edition"), None),
             _ => (attribute("edition-old"), attribute("edition")),
         };
-        steps.push(Step { name, from, to });
+        steps.push(Step { name, arch: None, from, to });
     }
     Ok(steps)
 }

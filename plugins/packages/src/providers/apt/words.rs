@@ -121,6 +121,7 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     // In `apt-get install`, the suffix marks packages that are removed.
     let sign = if coming.is_empty() { "" } else { "-" };
     program.arg("--").args(coming.into_iter().map(name)).args(going.iter().map(|item| format!("{}{sign}", item.key)));
+    program.args(transaction.without.iter().map(|name| format!("{name}-")));
 }
 
 /// Returns the argument for a package to install. It includes the version, so that apt cannot take it for a pattern or a removal.
@@ -142,10 +143,10 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
             return None;
         }
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let name = name.split(':').next()?.to_owned();
+        let (name, arch) = name.split_once(':').map_or((name, None), |(name, arch)| (name, Some(arch.to_owned())));
         let from = rest.strip_prefix('[').and_then(|rest| rest.split(']').next()).map(str::to_owned);
         let to = rest.split_once('(').and_then(|(_, rest)| rest.split_whitespace().next()).map(str::to_owned);
-        Some(Step { name, from, to: to.filter(|_| verb == "Inst") })
+        Some(Step { name: name.to_owned(), arch, from, to: to.filter(|_| verb == "Inst") })
     };
     text.lines().filter_map(step).collect()
 }
