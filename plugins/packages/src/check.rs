@@ -67,6 +67,11 @@ fn findings(
     let given = Given::default();
     let simulator = Simulator { manager: &manager, installed: &resolution.installed, names, given };
     let mut refusals = refusals(simulator, provider, &tasks);
+    if refusals.values().any(|refusal| matches!(refusal, SimulationError::Failed(_))) {
+        let simulator =
+            Simulator { manager: &manager, installed: &resolution.installed, names, given: Given::default() };
+        repaired_first(&simulator, &tasks, &mut refusals, output);
+    }
     let is_open = |wanted: &Wanted| manager.needs_index(wanted, has_pending_sources);
     let fetches = |index: RequestIndex| {
         let wanted = requests[index].wanted;
@@ -140,6 +145,39 @@ fn refusals<'t>(
         admit(Kind::Install, &kept_out, &mut refusals);
     }
     refusals
+}
+
+/// Replaces the refusals of a package manager that has to be repaired first: by none, as the apply would begin with the repair, or by the
+/// reason why it cannot.
+fn repaired_first(
+    simulator: &Simulator<'_>,
+    tasks: &[&Task],
+    refusals: &mut BTreeMap<RequestIndex, SimulationError>,
+    output: &mut Output<'_>,
+) {
+    let Manager { provider, system } = simulator.manager;
+    let repairs = provider.interrupted(system).map_err(SimulationError::from);
+    let problem = match repairs.map(|repairs| repairs.into_iter().find(|repair| !repair.steps.is_empty())) {
+        Ok(None) => return,
+        Ok(Some(repair)) => {
+            let allowed = simulator.allow_repair(&repair, false);
+            if allowed.is_ok() {
+                let message = format!("{} is needed first", repair.command);
+                output.warning(repair.with_actions(&message, Action::would));
+            }
+            allowed.err()
+        }
+        Err(problem) => Some(problem),
+    };
+    refusals.clear();
+    let of = |(number, task): (usize, &&Task)| {
+        let refusal = match problem.clone()? {
+            SimulationError::Failed(problem) if number > 0 => SimulationError::Failed(problem.for_others()),
+            refusal => refusal,
+        };
+        Some((task.request, refusal))
+    };
+    refusals.extend(tasks.iter().enumerate().filter_map(of));
 }
 
 /// Returns the message for a package that no repository offers.

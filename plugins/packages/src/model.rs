@@ -194,7 +194,7 @@ pub(crate) struct Transaction {
     pub(crate) cleans: bool,
     /// Operations that a simulation takes as already done. Empty for a transaction that is carried out.
     pub(crate) given: Vec<(Kind, Item)>,
-    /// The names of packages that must not come along. Not every manager can leave out recommended packages, or choose among alternatives.
+    /// The names of packages that must not come along, for apt and dnf, which can leave out recommended packages, or choose among alternatives.
     pub(crate) without: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use crate::action::with_version;
 use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Step, Transaction};
+use crate::providers::Repair;
 use crate::resolve::{Completion, Task};
 use crate::wanted::newest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,12 @@ pub(crate) enum SimulationError {
     Needed(String),
     /// The package manager refuses it.
     Failed(PackageError),
+}
+
+impl From<PackageError> for SimulationError {
+    fn from(problem: PackageError) -> SimulationError {
+        SimulationError::Failed(problem)
+    }
 }
 
 /// The tasks that can be done together, and the refused ones.
@@ -181,6 +188,11 @@ impl Simulator<'_> {
         Err(SimulationError::NeedsForce(format!("{what} would {}", losses.join(" and "))))
     }
 
+    /// Checks that a repair of the package manager is allowed.
+    pub(crate) fn allow_repair(&self, repair: &Repair, force: bool) -> Result<(), SimulationError> {
+        self.allow(&format!("{}, which is needed first,", repair.command), &repair.steps, force)
+    }
+
     /// Names the other task because of which the package manager refuses this one, if it is one.
     fn explained(&self, kind: Kind, accepted: &[&Task], task: &Task, refusal: SimulationError) -> SimulationError {
         let problem = match refusal {
@@ -309,7 +321,7 @@ impl Simulator<'_> {
         match (&step.from, &step.to) {
             (from, None) if wishes.any(|is_wanted| is_wanted) => {
                 let name = step.key().to_string();
-                Some(format!("remove {}, which is declared as well", with_version(&name, from.as_deref())))
+                Some(format!("remove {}, which is declared present", with_version(&name, from.as_deref())))
             }
             (None, Some(_)) if wishes.any(|is_wanted| !is_wanted) => {
                 Some(format!("install {}, which is declared absent", step.key()))

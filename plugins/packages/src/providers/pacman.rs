@@ -151,14 +151,15 @@ impl PackageProvider for Pacman {
         simulation::simulate(system, transaction)
     }
 
-    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
+    fn interrupted(&self, system: &System<'_>) -> Result<Vec<Repair>, PackageError> {
         let lock = system.path(LOCK);
         // A running process keeps the lock file open.
         if !lock.exists() || is_open(&lock) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let said = format!("pacman was interrupted and left {} behind, which is removed", lock.display());
-        Ok(Some(Repair { said, by: RepairBy::Removing(lock) }))
+        let command = format!("rm {}", lock.display());
+        Ok(vec![Repair { said, command, steps: Vec::new(), by: RepairBy::Removing(lock) }])
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {

@@ -227,7 +227,6 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     let going = going.into_iter().map(|item| format!("{sign}{}", specification(item, Kind::Remove)));
     program.args(options).arg("--");
     program.args(coming.into_iter().map(|item| specification(item, Kind::Install))).args(going);
-    program.args(transaction.without.iter().map(|name| format!("!{name}")));
 }
 
 fn specification(item: &Item, kind: Kind) -> String {

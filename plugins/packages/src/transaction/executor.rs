@@ -354,9 +354,10 @@ impl Executor<'_> {
             Some(Kind::Install) => installation(&self.before, &self.installed, key, provider),
             Some(kind) => Some(Action::remove(&name, newest(&self.before.present(key), provider), kind == Kind::Purge)),
         };
-        let displaced = self.displaced.iter().filter(|(key, (by, _))| {
-            *by == task.request && self.installed.present(key).is_empty()
-        });
+        let displaced = self
+            .displaced
+            .iter()
+            .filter(|(key, (by, _))| *by == task.request && self.installed.present(key).is_empty());
         let displaced = displaced.map(|(key, (_, step))| {
             let package = with_version(&key.to_string(), step.from.as_deref());
             Action::displace(&package, &name, task.kind == Some(Kind::Install))

@@ -151,6 +151,11 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
     text.lines().filter_map(step).collect()
 }
 
+/// Returns true if the text reports that installed packages have unmet dependencies.
+pub(super) fn says_broken(text: &str) -> bool {
+    text.contains("apt --fix-broken install")
+}
+
 /// Returns true if the text reports that another process has locked the package manager.
 pub(super) fn says_locked(text: &str) -> bool {
     let signs = ["Could not get lock", "is locked by another process", "Unable to lock", "dpkg frontend lock"];

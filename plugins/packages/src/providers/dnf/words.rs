@@ -117,7 +117,12 @@ fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
         _ => return None,
     };
     let by = steps.last()?;
-    (by.name != name).then(|| Step { name: name.to_owned(), arch: None, from: Some(plain(version).to_owned()), to: None })
+    (by.name != name).then(|| Step {
+        name: name.to_owned(),
+        arch: None,
+        from: Some(plain(version).to_owned()),
+        to: None,
+    })
 }
 
 /// The section of a row, from the heading above it.

@@ -42,7 +42,12 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
             if let Some(failure) = captured.ended.failure().filter(|_| said.contains("error:")) {
                 return Err(PackageError::from_program(&program, &failure, &captured));
             }
-            steps.extend(in_the_way(&said).map(|name| Step { name: name.to_owned(), arch: None, from: None, to: None }));
+            steps.extend(in_the_way(&said).map(|name| Step {
+                name: name.to_owned(),
+                arch: None,
+                from: None,
+                to: None,
+            }));
         }
     }
     Ok(steps)
