@@ -5,6 +5,7 @@ use crate::manager::Manager;
 use crate::model::{Kind, PackageError, Step};
 use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, query};
+use crate::repositories;
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
@@ -182,8 +183,16 @@ fn repaired_first(
 
 /// Returns the message for a package that no repository offers.
 pub(crate) fn unknown(manager: &Manager<'_>, error: &OfferError) -> String {
-    let hint = if let OfferError::Package { key, .. } = error { manager.hint(key) } else { None };
-    hint.map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
+    let failed = repositories::failed(manager.system.cache_dir(), manager.provider);
+    if !failed.is_empty() {
+        return format!("{error}; it may be in {}, which failed", failed.join(", "));
+    }
+    let OfferError::Package { key, .. } = error else { return error.to_string() };
+    let providers = manager.provider.provided_by(&manager.system, &key.name).unwrap_or_default();
+    if !providers.is_empty() {
+        return format!("{error}; it is provided by {}", Vec::from_iter(providers).join(", "));
+    }
+    manager.hint(key).map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
 }
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {

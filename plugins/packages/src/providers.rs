@@ -96,6 +96,11 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns the names of all known packages. Downloads nothing.
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError>;
 
+    /// Returns the names of the packages that provide this name. Downloads nothing.
+    fn provided_by(&self, _: &System<'_>, _: &str) -> Result<BTreeSet<String>, PackageError> {
+        Ok(BTreeSet::new())
+    }
+
     /// Returns the program that refreshes the index.
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError>;
 

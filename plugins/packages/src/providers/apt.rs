@@ -107,6 +107,12 @@ impl PackageProvider for Apt {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = apt(system, "apt-cache")?;
+        let captured = system.read(program.args(["showpkg", "--", name]))?;
+        Ok(words::read_provided_by(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
         // By default, apt only warns if an index cannot be downloaded, and uses the old one.

@@ -127,6 +127,13 @@ impl PackageProvider for Dnf {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = dnf(system);
+        program.args(["--cacheonly", "--quiet", "repoquery", "--available", "--queryformat", "%{name}\\n"]);
+        let captured = read(system, program.arg(format!("--whatprovides={name}")))?;
+        Ok(String::from_utf8_lossy(&captured.stdout).split_whitespace().map(str::to_owned).collect())
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = dnf(system);
         program.args(["--quiet", "makecache", "--refresh"]);

@@ -118,6 +118,21 @@ impl PackageProvider for Pacman {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let captured = system.read(pacman(system).args(["--sync", "--info"]))?;
+        let (mut providers, mut current) = (BTreeSet::new(), "");
+        let text = String::from_utf8_lossy(&captured.stdout);
+        for (field, value) in text.lines().filter_map(|line| line.split_once(" : ")) {
+            let mut provided = value.split_whitespace().map(|one| one.split('=').next().unwrap_or_default());
+            match field.trim() {
+                "Name" => current = value,
+                "Provides" if provided.any(|provided| provided == name) => drop(providers.insert(current.to_owned())),
+                _ => {}
+            }
+        }
+        Ok(providers)
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = pacman(system);
         program.args(["--noconfirm", "--noprogressbar", "-Sy"]);

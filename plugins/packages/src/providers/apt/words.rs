@@ -2,7 +2,7 @@
 
 use crate::model::{Installed, Instance, Item, Kind, Offers, PackageError, Status, Step, Transaction};
 use holo_plugin::process::Program;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line for each instance. A package of several architectures has several instances.
 pub(super) const FORMAT: &str =
@@ -81,6 +81,12 @@ pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
     }
     all.retain(|_, offers| !offers.versions.is_empty());
     all
+}
+
+/// Parses the end of the output of `apt-cache showpkg`: `Reverse Provides: ` and lines such as `foo 1.0 (= )`.
+pub(super) fn read_provided_by(text: &str) -> BTreeSet<String> {
+    let (_, lines) = text.split_once("\nReverse Provides:").unwrap_or_default();
+    lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
 /// Returns dpkg's name of an architecture for Rust's.
