@@ -276,6 +276,17 @@ fn key(root: &ScratchRoot) {
     assert!(!root.exists(SOURCE));
 }
 
+/// Asserts that a repository is put back if its index cannot be fetched.
+#[track_caller]
+fn put_back(root: &ScratchRoot, file: &str, words: &str) {
+    must(root, "mv $R/repo $R/elsewhere");
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr_lossy().contains("; its changes were undone\n"), "{run}");
+    assert!(run.stderr_lossy().contains(words), "{run}");
+    assert!(!root.exists(file) && root.records("packages").is_empty(), "{run}");
+    must(root, "mv $R/elsewhere $R/repo");
+}
+
 /// Tests a package manager of RPM packages.
 fn life(root: &ScratchRoot, file: &str) {
     let uri = format!("file://{}/repo", root.path().display());
@@ -287,6 +298,7 @@ fn life(root: &ScratchRoot, file: &str) {
     let path = root.join(file).display().to_string();
     let run = root.holo(&["check", "repository:test"]);
     assert_eq!(changes_of(&run), [format!("would write {path}"), "would fetch the index of packages".into()], "{run}");
+    put_back(root, file, " has no package baz; it may be in repository:test, which failed\n");
     let fetched = [format!("wrote {path}"), "fetched the index of packages".into()];
     let installed = ["installed baz 1.0-1".to_owned(), "installed foo 1.0-1".to_owned()];
     done(root, &["apply"], &[&fetched[..], &installed].concat());
@@ -314,6 +326,10 @@ fn pacman(root: &ScratchRoot) {
         assert!(run.stderr_lossy().contains("has no line \"Include = /etc/pacman.d/repositories/*.conf\""), "{run}");
     }
     must(root, "echo \"Include = $R/etc/pacman.d/repositories/*.conf\" >>$R/etc/pacman.conf");
+    // pacman refuses a pattern without files.
+    must(root, "mkdir $R/etc/pacman.d/repositories; touch $R/etc/pacman.d/repositories/none.conf");
+    put_back(root, "etc/pacman.d/repositories/test.conf", "no usable package repositories configured");
+    must(root, "rm -r $R/etc/pacman.d/repositories");
     let file = root.join("etc/pacman.d/repositories/test.conf").display().to_string();
     let expected = [format!("wrote {file}"), "fetched the index of packages".into(), "installed baz 1.0-1".to_owned()];
     done(root, &["apply"], &expected);
