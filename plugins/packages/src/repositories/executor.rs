@@ -28,7 +28,7 @@ struct Changed<'a> {
 /// What it takes to undo the changes of a repository.
 #[derive(Default)]
 struct Before {
-    /// The files that the repository had.
+    /// The files that the repository had when its index was last fetched.
     had: BTreeSet<PathBuf>,
     /// The changed ones among them, with their former states.
     files: Vec<PathChange>,
@@ -218,7 +218,8 @@ fn carry_out(
     let tracker = &inspection.tracker;
     let Plan { remembered, takes_over, files, leftovers, .. } = plan;
     let mut remembered = Remembered::new(&entity.full_report(), remembered.base);
-    let had = remembered.base.tracks.iter().map(|(path, _)| path).collect();
+    let tracks = remembered.base.tracks.iter().filter(|_| !remembered.base.is_index_due);
+    let had = tracks.map(|(path, _)| path).collect();
     let mut before = Before { had, ..Before::default() };
     remembered.base.is_index_due = is_due;
     if entity.definition.is_none() {
