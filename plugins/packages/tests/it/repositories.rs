@@ -170,7 +170,7 @@ fn pinned(root: &ScratchRoot) {
 fn unreachable(root: &ScratchRoot) {
     // A failure that is not due to the repository leaves it as it is.
     root.write("etc/apt/apt.conf.d/60fail", "APT::Update::Pre-Invoke { \"false\"; };\n");
-    define(root, &definitions(root, FLAT, &["foo"]));
+    define(root, &definitions(root, FLAT, &[]));
     let run = root.holo(&["apply"]);
     assert!(run.status == Some(1) && root.exists(SOURCE), "{run}");
     done(root, &["check", "repository:test"], &["would fetch the index of packages".into()]);
