@@ -4,7 +4,6 @@ use crate::action::Action;
 use crate::mock::Mock;
 use crate::model::{Installed, PackageError, name};
 use crate::providers::{PackageProvider, Repair, RepairBy};
-use crate::simulate::SimulationError;
 use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
@@ -123,11 +122,11 @@ impl<'a> Manager<'a> {
     /// needed.
     ///
     /// # Errors If a repair fails, or is not allowed.
-    pub(crate) fn repair(
+    pub(crate) fn repair<E: From<PackageError>>(
         &self,
-        allow: &dyn Fn(&Repair) -> Result<(), SimulationError>,
+        allow: impl Fn(&Repair) -> Result<(), E>,
         output: &mut Output<'_>,
-    ) -> Result<bool, SimulationError> {
+    ) -> Result<bool, E> {
         if self.system.mock.is_some() {
             return Ok(false);
         }

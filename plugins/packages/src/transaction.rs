@@ -263,7 +263,7 @@ impl<'a> Group<'a> {
         let names = self.names();
         let simulator = Simulator { manager, installed, names: &names, given: Given::default() };
         let force = requests.iter().any(|request| request.force);
-        manager.repair(&|repair| simulator.allow_repair(repair, force), output)
+        manager.repair(|repair| simulator.allow_repair(repair, force), output)
     }
 
     /// Returns the names of all declared packages.

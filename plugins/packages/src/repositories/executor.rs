@@ -104,7 +104,7 @@ fn has_word(text: &str, word: &str) -> bool {
 /// The result of applying the files of a repository.
 enum Files<'a> {
     Ended(Applied),
-    Changed(&'static dyn PackageProvider, Changed<'a>),
+    Changed(&'static dyn PackageProvider, Box<Changed<'a>>),
 }
 
 /// Applies repositories in order.
@@ -129,7 +129,7 @@ pub(crate) fn apply<'a>(host: &Host, jobs: &[Job<'a, RepositoryEntity>], answers
         match apply_files(&inspection, index, job, answers) {
             Ok(Files::Ended(applied)) => answers.end(index, applied),
             Ok(Files::Changed(provider, one)) => {
-                changed.entry(provider.name()).or_insert((provider, Vec::new())).1.push(one);
+                changed.entry(provider.name()).or_insert((provider, Vec::new())).1.push(*one);
             }
             Err(error) => {
                 let applied = told(error, false, &mut answers.output(index));
@@ -203,7 +203,8 @@ fn apply_files<'a>(
         let applied = if entity.definition.is_none() { Applied::Changed(Vec::new()) } else { Applied::Unchanged };
         return Ok(Files::Ended(applied));
     }
-    Ok(Files::Changed(provider, Changed { index, entity, remembered, before, said }))
+    let changed = Changed { index, entity, remembered, before, said };
+    Ok(Files::Changed(provider, Box::new(changed)))
 }
 
 /// Writes the files of a repository, or restores the original ones. The record of a pending refresh is on disk before the first step.
