@@ -46,6 +46,12 @@ impl Action {
         Action { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
     }
 
+    /// Removes a package that is not declared, because of another one.
+    pub(crate) fn displace(package: &str, by: &str, is_conflict: bool) -> Action {
+        let why = if is_conflict { format!("{by} conflicts with it") } else { format!("it needs {by}") };
+        Action { verb: Verb::Remove, what: format!("{package}, as {why}") }
+    }
+
     /// Keeps a package because other packages need it.
     pub(crate) fn leave(name: &str, needed_by: &str) -> Action {
         Action { verb: Verb::Leave, what: format!("{name} to {needed_by}") }

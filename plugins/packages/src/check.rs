@@ -5,6 +5,7 @@ use crate::manager::Manager;
 use crate::model::{Kind, PackageError, Step};
 use crate::providers::PackageProvider;
 use crate::query::{Request, Requests, query};
+use crate::repositories;
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
@@ -67,6 +68,11 @@ fn findings(
     let given = Given::default();
     let simulator = Simulator { manager: &manager, installed: &resolution.installed, names, given };
     let mut refusals = refusals(simulator, provider, &tasks);
+    if refusals.values().any(|refusal| matches!(refusal, SimulationError::Failed(_))) {
+        let simulator =
+            Simulator { manager: &manager, installed: &resolution.installed, names, given: Given::default() };
+        repaired_first(&simulator, &tasks, &mut refusals, output);
+    }
     let is_open = |wanted: &Wanted| manager.needs_index(wanted, has_pending_sources);
     let fetches = |index: RequestIndex| {
         let wanted = requests[index].wanted;
@@ -142,10 +148,51 @@ fn refusals<'t>(
     refusals
 }
 
+/// Replaces the refusals of a package manager that has to be repaired first: by none, as the apply would begin with the repair, or by the
+/// reason why it cannot.
+fn repaired_first(
+    simulator: &Simulator<'_>,
+    tasks: &[&Task],
+    refusals: &mut BTreeMap<RequestIndex, SimulationError>,
+    output: &mut Output<'_>,
+) {
+    let Manager { provider, system } = simulator.manager;
+    let repairs = provider.interrupted(system).map_err(SimulationError::from);
+    let problem = match repairs.map(|repairs| repairs.into_iter().find(|repair| !repair.steps.is_empty())) {
+        Ok(None) => return,
+        Ok(Some(repair)) => {
+            let allowed = simulator.allow_repair(&repair, false);
+            if allowed.is_ok() {
+                let message = format!("{} is needed first", repair.command);
+                output.warning(repair.with_actions(&message, Action::would));
+            }
+            allowed.err()
+        }
+        Err(problem) => Some(problem),
+    };
+    refusals.clear();
+    let of = |(number, task): (usize, &&Task)| {
+        let refusal = match problem.clone()? {
+            SimulationError::Failed(problem) if number > 0 => SimulationError::Failed(problem.for_others()),
+            refusal => refusal,
+        };
+        Some((task.request, refusal))
+    };
+    refusals.extend(tasks.iter().enumerate().filter_map(of));
+}
+
 /// Returns the message for a package that no repository offers.
 pub(crate) fn unknown(manager: &Manager<'_>, error: &OfferError) -> String {
-    let hint = if let OfferError::Package { key, .. } = error { manager.hint(key) } else { None };
-    hint.map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
+    let failed = repositories::failed(manager.system.cache_dir(), manager.provider);
+    if !failed.is_empty() {
+        return format!("{error}; it may be in {}, which failed", failed.join(", "));
+    }
+    let OfferError::Package { key, .. } = error else { return error.to_string() };
+    let providers = manager.provider.provided_by(&manager.system, &key.name).unwrap_or_default();
+    if !providers.is_empty() {
+        return format!("{error}; it is provided by {}", Vec::from_iter(providers).join(", "));
+    }
+    manager.hint(key).map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
 }
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {
@@ -187,7 +234,8 @@ fn others(
         let names: Vec<String> = simulator.companions(kind, &[task]).iter().map(|item| item.key.to_string()).collect();
         return Ok(if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) });
     }
-    let steps = simulator.others(Kind::Install, &[task]).map_err(|error| PackageError::new(format!("{error:?}")))?;
+    let effects = simulator.effects(Kind::Install, &[task]);
+    let steps = effects.map_err(|error| PackageError::new(format!("{error:?}")))?.steps;
     let listed = |steps: Vec<&Step>, words: &str| {
         let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
         if names.is_empty() { String::new() } else { format!("{words}{}", names.join(", ")) }

@@ -77,6 +77,9 @@ impl Shared {
         for wanted in self.wanted_of(provider.name()) {
             let list = if wanted.ensure.is_gone() { &mut names.unwanted } else { &mut names.wanted };
             list.insert(wanted.key.name.clone());
+            if !wanted.is_orphan {
+                names.defined.insert(wanted.key.clone(), !wanted.ensure.is_gone());
+            }
         }
         names
     }

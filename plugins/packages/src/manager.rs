@@ -1,8 +1,9 @@
 //! Runs the programs of a package manager on a system, and retries while another process has locked it.
 
+use crate::action::Action;
 use crate::mock::Mock;
 use crate::model::{Installed, PackageError, name};
-use crate::providers::{PackageProvider, RepairBy};
+use crate::providers::{PackageProvider, Repair, RepairBy};
 use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
@@ -113,14 +114,28 @@ impl<'a> Manager<'a> {
         Err(PackageError { is_general, ..PackageError::from_program(program, &failure, &captured) })
     }
 
-    /// Repairs the state after an interrupted transaction. Returns false if no repair was needed.
-    pub(crate) fn repair(&self, output: &mut Output<'_>) -> Result<bool, PackageError> {
+    fn next_repair(&self) -> Result<Option<Repair>, PackageError> {
+        Ok(self.provider.interrupted(&self.system)?.into_iter().next())
+    }
+
+    /// Repairs the state after an interrupted transaction, in several steps if one repair is only the beginning. Returns false if no repair was
+    /// needed.
+    ///
+    /// # Errors If a repair fails, or is not allowed.
+    pub(crate) fn repair<E: From<PackageError>>(
+        &self,
+        allow: impl Fn(&Repair) -> Result<(), E>,
+        output: &mut Output<'_>,
+    ) -> Result<bool, E> {
         if self.system.mock.is_some() {
             return Ok(false);
         }
         let end = Instant::now() + self.system.lock_limit();
-        loop {
-            let Some(repair) = self.provider.interrupted(&self.system)? else { return Ok(false) };
+        let mut is_repaired = false;
+        let mut next = self.next_repair()?;
+        while let Some(repair) = next {
+            allow(&repair)?;
+            let said = repair.with_actions(&repair.said, Action::done);
             let done = match repair.by {
                 RepairBy::Running(mut program) => {
                     program.let_finish(FINISH_LIMIT);
@@ -129,6 +144,7 @@ impl<'a> Manager<'a> {
                     if self.provider.is_locked(&captured) && Instant::now() < end {
                         // The transaction is not interrupted, but still running in another process.
                         thread::sleep(LOOK_AGAIN);
+                        next = self.next_repair()?;
                         continue;
                     }
                     let failure = captured.ended.failure();
@@ -137,23 +153,27 @@ impl<'a> Manager<'a> {
                 RepairBy::Removing(path) => fs::remove_file(&path)
                     .map_err(|error| PackageError::new(PathError::new("remove", path, error).to_string())),
             };
-            // The error of a single package must not stop the others.
-            return match (done, self.provider.interrupted(&self.system)?) {
-                (Err(problem), Some(_)) => Err(PackageError { is_general: true, ..problem }),
-                (Err(problem), None) => {
+            next = self.next_repair()?;
+            let is_needed_still = next.as_ref().is_some_and(|next| next.command == repair.command);
+            match done {
+                Err(problem) if is_needed_still => {
+                    let summary = format!("{}; run {}", problem.summary, repair.command);
+                    return Err(PackageError { summary, is_general: true, ..problem }.into());
+                }
+                // The error of a single package must not stop the others. The next repair is for what is left.
+                Err(problem) if next.is_none() => {
                     problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line));
-                    Ok(true)
                 }
-                (Ok(()), _) => {
-                    output.warning(repair.said);
-                    Ok(true)
-                }
-            };
+                Err(_) => {}
+                Ok(()) => output.warning(said),
+            }
+            is_repaired = true;
+            next = next.filter(|_| !is_needed_still);
         }
+        Ok(is_repaired)
     }
 }
 
-/// Returns true if a provider can work on a root other than that of the system.
 /// Returns true if the manager is replaced by a mock, because this is a test and it cannot work on that root.
 pub(crate) fn is_mocked(host: &Host, provider: &dyn PackageProvider) -> bool {
     let (manager, root) = (provider.manager(), Root::new(host.root()));

@@ -194,6 +194,8 @@ pub(crate) struct Transaction {
     pub(crate) cleans: bool,
     /// Operations that a simulation takes as already done. Empty for a transaction that is carried out.
     pub(crate) given: Vec<(Kind, Item)>,
+    /// The names of packages that must not come along, for apt and dnf, which can leave out recommended packages, or choose among alternatives.
+    pub(crate) without: Vec<String>,
 }
 
 impl Transaction {
@@ -233,10 +235,18 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) name: String,
+    /// The architecture, if the package manager is multi-arch and it is not the native one.
+    pub(crate) arch: Option<String>,
     /// The installed version, if it is known and will be replaced or removed.
     pub(crate) from: Option<String>,
     /// The version after the transaction.
     pub(crate) to: Option<String>,
+}
+
+impl Step {
+    pub(crate) fn key(&self) -> Key {
+        Key { name: self.name.clone(), arch: self.arch.clone() }
+    }
 }
 
 /// A mark of a package.

@@ -7,6 +7,7 @@ mod pacman;
 mod rpm;
 mod zypper;
 
+use crate::action::Action;
 use crate::model::{Answers, Installed, Item, Key, KeyError, Mark, Offers, PackageError, Step, Transaction};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -95,6 +96,11 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns the names of all known packages. Downloads nothing.
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError>;
 
+    /// Returns the names of the packages that provide this name. Downloads nothing.
+    fn provided_by(&self, _: &System<'_>, _: &str) -> Result<BTreeSet<String>, PackageError> {
+        Ok(BTreeSet::new())
+    }
+
     /// Returns the program that refreshes the index.
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError>;
 
@@ -114,9 +120,9 @@ pub(crate) trait PackageProvider: Provider {
         Ok(None)
     }
 
-    /// Returns the repair that is needed after an interrupted transaction, if any.
-    fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, PackageError> {
-        Ok(None)
+    /// Returns the repairs that are needed after an interrupted transaction, as far as they are known before the first of them.
+    fn interrupted(&self, _: &System<'_>) -> Result<Vec<Repair>, PackageError> {
+        Ok(Vec::new())
     }
 
     /// Returns the marks that it supports.
@@ -198,7 +204,27 @@ pub(crate) trait PackageProvider: Provider {
 pub(crate) struct Repair {
     /// The message that describes the problem and the repair.
     pub(crate) said: String,
+    /// The command of the repair, as a person would enter it.
+    pub(crate) command: String,
+    /// The packages that it installs and removes.
+    pub(crate) steps: Vec<Step>,
     pub(crate) by: RepairBy,
+}
+
+impl Repair {
+    /// Returns a message, followed by the packages that the repair installs and removes.
+    pub(crate) fn with_actions(&self, message: &str, words: fn(&Action) -> String) -> String {
+        let action = |step: &Step| {
+            let name = step.key().to_string();
+            match (step.from.as_deref(), step.to.as_deref()) {
+                (from, None) => Action::remove(&name, from, false),
+                (None, to) => Action::install(&name, to),
+                (Some(from), Some(to)) => Action::replace(&name, from, to, false),
+            }
+        };
+        let actions: Vec<String> = self.steps.iter().map(|step| words(&action(step))).collect();
+        if actions.is_empty() { message.to_owned() } else { format!("{message}: {}", actions.join(", ")) }
+    }
 }
 
 /// How a repair is made.

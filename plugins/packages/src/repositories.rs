@@ -23,15 +23,26 @@ use inspection::{Inspection, RepositoryError};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 /// Returns true if an apply of the repository would change it, as far as that is known.
 pub(crate) fn is_pending(host: &Host, entity: &RepositoryEntity) -> bool {
     let verdict = Inspection::open(host).and_then(|inspection| inspection.check(entity, Mode::default()));
     verdict.is_ok_and(|verdict| verdict != Verdict::InDesiredState)
+}
+
+/// Returns the path of the list of repositories that failed in this run, one a line.
+fn failures(cache: &Path, provider: &dyn PackageProvider) -> PathBuf {
+    cache.join(format!("failed-{}", provider.name()))
+}
+
+/// Returns the repositories of a package manager that failed in this run.
+pub(crate) fn failed(cache: &Path, provider: &dyn PackageProvider) -> Vec<String> {
+    let text = fs::read_to_string(failures(cache, provider)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }
 
 /// A defined repository, or an orphan.

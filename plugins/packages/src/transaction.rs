@@ -9,9 +9,10 @@ use crate::manager::Manager;
 use crate::model::{Installed, Kind, PackageError};
 use crate::names::{FullNames, things};
 use crate::providers::PackageProvider;
-use crate::query::{Request, Requests, Resolution, query};
+use crate::query::{Request, Requests, query};
 use crate::records::Base;
 use crate::resolve::{RequestIndex, Resolved, Task};
+use crate::simulate::{Given, Names, SimulationError, Simulator};
 use crate::source::Sources;
 use crate::wanted::{OURS, VERSION, Wanted, installed_version};
 use executor::{Executor, installation};
@@ -112,16 +113,16 @@ impl<'a> Group<'a> {
         manager.system.timeout = self.timeout();
         let mut resolution = query(&manager, &requests, &mut answers.output(first.index))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
-        let mut before = None;
+        let (mut before, mut unrepaired, mut is_told) = (None, None, false);
         let deferral = manager.deferral();
         if deferral.is_none() && resolution.resolved.iter().any(is_task) {
-            match self.repair(&manager, &requests, &mut answers.output(first.index)) {
-                Ok(None) => {}
-                Ok(Some(again)) => before = Some(std::mem::replace(&mut resolution, again).installed),
-                Err(problem) => {
-                    let is_as_before = manager.installed().is_ok_and(|now| now == resolution.installed);
-                    return Err(EarlyError { problem, applied: failed(is_as_before) });
-                }
+            let repaired = self.repair(&manager, &requests, &resolution.installed, &mut answers.output(first.index));
+            unrepaired = repaired.as_ref().err().cloned();
+            // A repair that ended halfway may have changed something, too.
+            if !matches!(repaired, Ok(false)) {
+                let again = query(&manager, &requests, &mut answers.output(first.index));
+                let again = again.map_err(|problem| EarlyError { problem, applied: Applied::FAILED })?;
+                before = Some(std::mem::replace(&mut resolution, again).installed);
             }
         }
         let failed_early = failed(before.as_ref().is_none_or(|before| *before == resolution.installed));
@@ -143,10 +144,21 @@ impl<'a> Group<'a> {
                 continue;
             }
             let applied = match resolved {
-                Resolved::Task(task) => {
-                    tasks.push(task);
-                    continue;
-                }
+                Resolved::Task(task) => match &unrepaired {
+                    None => {
+                        tasks.push(task);
+                        continue;
+                    }
+                    Some(SimulationError::Failed(problem)) => {
+                        let problem = if is_told { problem.for_others() } else { problem.clone() };
+                        is_told = true;
+                        problem.tell(&mut answers.output(index));
+                        failed_early.clone()
+                    }
+                    Some(SimulationError::NeedsForce(why) | SimulationError::Needed(why)) => {
+                        Applied::NeedsForce(ForceTo::Proceed(why.clone()))
+                    }
+                },
                 Resolved::Nothing => {
                     self.keep(request, &resolution.installed, false, &mut answers.output(index));
                     // The repair may have completed the installation.
@@ -191,8 +203,7 @@ impl<'a> Group<'a> {
             }
             return Ok(());
         }
-        let names = first.job.entity.shared.names(self.provider);
-        let mut executor = Executor::new(manager, resolution.installed, before, names, &requests);
+        let mut executor = Executor::new(manager, resolution.installed, before, self.names(), &requests);
         executor.work(&tasks, &mut answers.output(self.members[first_task.request].index));
         let (mut given_up, mut ends) = (Vec::new(), Vec::new());
         for task in &tasks {
@@ -241,17 +252,23 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Repairs an interrupted transaction, and then resolves the requests again because the repair may have completed some of them.
+    /// Repairs an interrupted transaction. Returns false if no repair was needed. A repair may complete what was requested.
     fn repair(
         &self,
         manager: &Manager<'_>,
         requests: &Requests<'_>,
+        installed: &Installed,
         output: &mut Output<'_>,
-    ) -> Result<Option<Resolution>, PackageError> {
-        if !manager.repair(output)? {
-            return Ok(None);
-        }
-        query(manager, requests, output).map(Some)
+    ) -> Result<bool, SimulationError> {
+        let names = self.names();
+        let simulator = Simulator { manager, installed, names: &names, given: Given::default() };
+        let force = requests.iter().any(|request| request.force);
+        manager.repair(|repair| simulator.allow_repair(repair, force), output)
+    }
+
+    /// Returns the names of all declared packages.
+    fn names(&self) -> Names {
+        self.members.iter().next().map(|first| first.job.entity.shared.names(self.provider)).unwrap_or_default()
     }
 
     /// Returns the longest of the defined timeouts.

@@ -223,7 +223,7 @@ fn read_simulation(text: &str) -> Vec<Step> {
             (_, Some((from, to))) => (Some(from), Some(to)),
             (_, None) => (None, Some(versions)),
         };
-        Some(Step { name: name.to_owned(), from: from.map(str::to_owned), to: to.map(str::to_owned) })
+        Some(Step { name: name.to_owned(), arch: None, from: from.map(str::to_owned), to: to.map(str::to_owned) })
     };
     text.lines().filter_map(step).collect()
 }

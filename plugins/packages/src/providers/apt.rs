@@ -107,6 +107,12 @@ impl PackageProvider for Apt {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = apt(system, "apt-cache")?;
+        let captured = system.read(program.args(["showpkg", "--", name]))?;
+        Ok(words::read_provided_by(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
         // By default, apt only warns if an index cannot be downloaded, and uses the old one.
@@ -136,14 +142,17 @@ impl PackageProvider for Apt {
         Ok((transaction.kind == Kind::Install).then_some(program))
     }
 
-    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
+    fn interrupted(&self, system: &System<'_>) -> Result<Vec<Repair>, PackageError> {
         // dpkg keeps a journal in this directory until it has finished.
         let is_journal = |entry: fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
         if !fs::read_dir(system.path(JOURNAL)).into_iter().flatten().flatten().any(is_journal) {
-            return Ok(None);
+            return Ok(mended(system)?.into_iter().collect());
         }
-        let said = "dpkg was interrupted; its work was completed with dpkg --configure --pending".to_owned();
-        Ok(Some(Repair { said, by: RepairBy::Running(Box::new(configure_pending(system)?)) }))
+        let command = "dpkg --configure --pending".to_owned();
+        let said = format!("dpkg was interrupted; its work was completed with {command}");
+        let by = RepairBy::Running(Box::new(configure_pending(system)?));
+        let first = Repair { said, command, steps: Vec::new(), by };
+        Ok([first].into_iter().chain(mended(system).ok().flatten()).collect())
     }
 
     /// apt processes pending triggers only if it has other work.
@@ -153,11 +162,9 @@ impl PackageProvider for Apt {
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = apt(system, "apt-get")?;
-        // The plugin waits for locks itself, because its wait can be interrupted.
-        program.args(["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"]);
+        program.args(QUIET);
         if transaction.kind == Kind::Install {
-            // Configuration files that were changed by the administrator are kept. Others are replaced without a question.
-            program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
+            program.args(KEEP_CONFIGURATION);
             if !transaction.may_remove {
                 program.arg("--no-remove");
             }
@@ -218,6 +225,39 @@ impl PackageProvider for Apt {
     fn is_locked(&self, captured: &Captured) -> bool {
         words::says_locked(&String::from_utf8_lossy(&captured.stderr))
     }
+}
+
+/// The plugin waits for locks itself, because its wait can be interrupted.
+const QUIET: [&str; 5] = ["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"];
+/// Configuration files that were changed by the administrator are kept. Others are replaced without a question.
+const KEEP_CONFIGURATION: [&str; 4] =
+    ["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"];
+
+/// Returns the repair of unmet dependencies of installed packages, if there are any. Until then, apt refuses everything else.
+///
+/// # Errors If apt cannot repair them.
+fn mended(system: &System<'_>) -> Result<Option<Repair>, PackageError> {
+    let mut simulation = apt(system, "apt-get")?;
+    let captured = system.ask(simulation.args(["--simulate", "install"]))?;
+    if captured.ended.failure().is_none() || !words::says_broken(&String::from_utf8_lossy(&captured.stderr)) {
+        return Ok(None);
+    }
+    let command = "apt-get --fix-broken install".to_owned();
+    let failed = |problem| PackageError {
+        summary: format!("apt cannot repair unmet dependencies of installed packages; run {command}"),
+        is_general: true,
+        ..problem
+    };
+    let captured = system.read(simulation.arg("--fix-broken")).map_err(failed)?;
+    let mut program = apt(system, "apt-get")?;
+    program.args(QUIET).args(KEEP_CONFIGURATION);
+    program.args(["--yes", "-o", "APT::Get::AutomaticRemove=false", "--fix-broken", "install"]);
+    Ok(Some(Repair {
+        said: format!("unmet dependencies of installed packages were repaired with {command}"),
+        steps: words::read_simulation(&String::from_utf8_lossy(&captured.stdout)),
+        by: RepairBy::Running(Box::new(program)),
+        command,
+    }))
 }
 
 /// Returns the output of dpkg-query for all packages.

@@ -127,6 +127,13 @@ impl PackageProvider for Dnf {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = dnf(system);
+        program.args(["--cacheonly", "--quiet", "repoquery", "--available", "--queryformat", "%{name}\\n"]);
+        let captured = read(system, program.arg(format!("--whatprovides={name}")))?;
+        Ok(String::from_utf8_lossy(&captured.stdout).split_whitespace().map(str::to_owned).collect())
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = dnf(system);
         program.args(["--quiet", "makecache", "--refresh"]);
@@ -267,6 +274,7 @@ fn ask(program: &mut Program, transaction: &Transaction, version: Version) {
     if let Some(recommends) = transaction.recommends {
         program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
     }
+    program.args(transaction.without.iter().map(|name| format!("--exclude={name}")));
     let (coming, going) = transaction.coming_and_going();
     let allowed: &[&str] = if transaction.may_remove && !coming.is_empty() { &["--allowerasing"] } else { &[] };
     let coming = Vec::from_iter(coming.into_iter().map(|item| specification(item, Kind::Install)));

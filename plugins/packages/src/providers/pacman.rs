@@ -118,6 +118,21 @@ impl PackageProvider for Pacman {
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        let captured = system.read(pacman(system).args(["--sync", "--info"]))?;
+        let (mut providers, mut current) = (BTreeSet::new(), "");
+        let text = String::from_utf8_lossy(&captured.stdout);
+        for (field, value) in text.lines().filter_map(|line| line.split_once(" : ")) {
+            let mut provided = value.split_whitespace().map(|one| one.split('=').next().unwrap_or_default());
+            match field.trim() {
+                "Name" => current = value,
+                "Provides" if provided.any(|provided| provided == name) => drop(providers.insert(current.to_owned())),
+                _ => {}
+            }
+        }
+        Ok(providers)
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = pacman(system);
         program.args(["--noconfirm", "--noprogressbar", "-Sy"]);
@@ -151,14 +166,15 @@ impl PackageProvider for Pacman {
         simulation::simulate(system, transaction)
     }
 
-    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
+    fn interrupted(&self, system: &System<'_>) -> Result<Vec<Repair>, PackageError> {
         let lock = system.path(LOCK);
         // A running process keeps the lock file open.
         if !lock.exists() || is_open(&lock) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let said = format!("pacman was interrupted and left {} behind, which is removed", lock.display());
-        Ok(Some(Repair { said, by: RepairBy::Removing(lock) }))
+        let command = format!("rm {}", lock.display());
+        Ok(vec![Repair { said, command, steps: Vec::new(), by: RepairBy::Removing(lock) }])
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {

@@ -96,13 +96,11 @@ impl PackageProvider for Zypper {
     }
 
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
-        let mut program = zypper(system);
-        program.args(["--no-refresh", "--xmlout", "search", "--type", "package"]);
-        let captured = system.read(&mut program)?;
-        let text = String::from_utf8_lossy(&captured.stdout);
-        let document = parse(&text)?;
-        let solvables = document.descendants().filter(|node| node.has_tag_name("solvable"));
-        Ok(solvables.filter_map(|node| node.attribute("name")).map(str::to_owned).collect())
+        search(system, &[])
+    }
+
+    fn provided_by(&self, system: &System<'_>, name: &str) -> Result<BTreeSet<String>, PackageError> {
+        search(system, &["--provides", "--match-exact", "--", name])
     }
 
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
@@ -172,6 +170,17 @@ impl PackageProvider for Zypper {
     fn is_locked(&self, captured: &Captured) -> bool {
         captured.ended.code() == Some(LOCKED) || rpm::is_locked(captured)
     }
+}
+
+/// Returns the names of all packages, or of those that these arguments of a search select.
+fn search(system: &System<'_>, arguments: &[&str]) -> Result<BTreeSet<String>, PackageError> {
+    let mut program = zypper(system);
+    program.args(["--no-refresh", "--xmlout", "search", "--type", "package"]).args(arguments);
+    let captured = system.read(&mut program)?;
+    let text = String::from_utf8_lossy(&captured.stdout);
+    let document = parse(&text)?;
+    let solvables = document.descendants().filter(|node| node.has_tag_name("solvable"));
+    Ok(solvables.filter_map(|node| node.attribute("name")).map(str::to_owned).collect())
 }
 
 fn zypper(system: &System<'_>) -> Program {
@@ -297,7 +306,7 @@ fn read_summary(text: &str) -> Result<Vec<Step>, PackageError> {
             "to-remove" => (attribute("edition"), None),
             _ => (attribute("edition-old"), attribute("edition")),
         };
-        steps.push(Step { name, from, to });
+        steps.push(Step { name, arch: None, from, to });
     }
     Ok(steps)
 }

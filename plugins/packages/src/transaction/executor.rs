@@ -1,9 +1,9 @@
 //! Carries out tasks, and then verifies their results with the installed packages.
 
 use super::failed;
-use crate::action::Action;
+use crate::action::{Action, with_version};
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Status};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, PackageError, Status, Step};
 use crate::providers::PackageProvider;
 use crate::query::Requests;
 use crate::resolve::{Completion, RequestIndex, Task};
@@ -28,6 +28,8 @@ pub(super) struct Executor<'a> {
     brought: BTreeMap<RequestIndex, Vec<String>>,
     /// The packages to be removed with a task because they are no longer needed.
     companions: BTreeMap<RequestIndex, Vec<Item>>,
+    /// The packages to be removed that are not declared, and the task that causes it.
+    displaced: BTreeMap<Key, (RequestIndex, Step)>,
     /// The reasons why tasks were not carried out.
     refusals: BTreeMap<RequestIndex, SimulationError>,
     /// The error if the installed packages are unknown now.
@@ -53,6 +55,7 @@ impl<'a> Executor<'a> {
             installed,
             brought: BTreeMap::new(),
             companions: BTreeMap::new(),
+            displaced: BTreeMap::new(),
             refusals: BTreeMap::new(),
             lost: None,
             stopped: None,
@@ -162,15 +165,18 @@ impl<'a> Executor<'a> {
         let simulator = Simulator { manager: &self.manager, installed: &self.installed, names: &self.names, given };
         let admission = simulator.admit(kind, tasks);
         let (removes, comes) = (admission.removes(), admission.comes());
+        let displaced = simulator.removals(kind, &admission);
+        self.displaced.extend(displaced.into_iter().map(|(task, step)| (step.key(), (task.request, step))));
         let refused = admission.refused.into_iter().map(|(task, refusal)| (task.request, refusal));
         self.refusals.extend(refused);
-        let accepted = admission.accepted;
+        let (accepted, without) = (admission.accepted, admission.without);
         if accepted.is_empty() {
             return;
         }
         let companions = simulator.companions(kind, &accepted);
         let mut transaction = transaction(kind, &accepted, removes);
         transaction.items.extend(companions.iter().cloned());
+        transaction.without = without;
         self.note_others(&accepted, &comes, companions);
         let is_alone = accepted.len() == 1;
         let ran = self.manager.provider.programs(&self.manager.system, &transaction).and_then(|programs| {
@@ -348,12 +354,20 @@ impl Executor<'_> {
             Some(Kind::Install) => installation(&self.before, &self.installed, key, provider),
             Some(kind) => Some(Action::remove(&name, newest(&self.before.present(key), provider), kind == Kind::Purge)),
         };
+        let displaced = self
+            .displaced
+            .iter()
+            .filter(|(key, (by, _))| *by == task.request && self.installed.present(key).is_empty());
+        let displaced = displaced.map(|(key, (_, step))| {
+            let package = with_version(&key.to_string(), step.from.as_deref());
+            Action::displace(&package, &name, task.kind == Some(Kind::Install))
+        });
         let companions = self.companions.get(&task.request).into_iter().flatten();
         let companions = companions
             .filter(|item| self.installed.present(&item.key).is_empty())
             .map(|item| Action::remove(&item.key.to_string(), item.version.as_deref(), task.kind == Some(Kind::Purge)));
         let marks = task.marks.iter().map(|&mark| Action::mark(&name, mark));
-        main.into_iter().chain(companions).chain(marks).collect()
+        main.into_iter().chain(displaced).chain(companions).chain(marks).collect()
     }
 
     /// Describes a remaining difference although the task did not fail.

@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("what a person has changed needs force, and what was there comes back", changed),
         apt("the difference is shown, but no password", shown),
         apt("a priority decides which version is installed", pinned),
-        apt("an unreachable repository fails until it is reachable", unreachable),
+        apt("an unreachable repository fails, and is put back, until it is reachable", unreachable),
         apt("a repository is absent", absent),
         apt("a package that a repository needs comes before it", bootstrap),
         apt("a file of a repository is taken over from files, and given back", handed_over),
@@ -116,20 +116,28 @@ fn changed(root: &ScratchRoot) {
 }
 
 fn shown(root: &ScratchRoot) {
-    let keys = "suites = [\"./\"]\nuris = [\"https://me:s3cret@localhost:1/x\"]\npin = 5";
-    define(root, &format!("[[repository]]\nname = \"test\"\n{keys}\n"));
+    let at = |address: &str| {
+        let keys = format!("suites = [\"./\"]\nuris = [\"{address}\"]\npin = 5\ntrusted = true");
+        define(root, &format!("[[repository]]\nname = \"test\"\n{keys}\n"));
+    };
+    at("https://me:s3cret@localhost:1/x");
     let run = root.holo(&["check", "--diff"]);
     let said = run.stdout_lossy();
     assert!(said.contains("+URIs: https://localhost:1/x") && said.contains("+Pin-Priority: 5"), "{run}");
     assert!(said.contains("+(sensitive)"), "{run}");
     // No server answers at this address.
+    let refused = root.holo(&["apply"]);
+    assert!(refused.status == Some(1) && !root.exists("etc/apt/auth.conf.d/test.conf"), "{refused}");
+    let path = format!("{}/repo", root.path().display());
+    at(&format!("copy://me:s3cret@{path}"));
     let applied = root.holo(&["apply"]);
-    assert_eq!(applied.status, Some(1), "{applied}");
+    assert!(applied.success(), "{applied}");
     let auth = "etc/apt/auth.conf.d/test.conf";
-    assert_eq!(root.read(auth), "machine https://localhost:1/x login me password s3cret\n");
+    assert_eq!(root.read(auth), format!("machine copy://{path} login me password s3cret\n"));
     assert_eq!(must(root, &format!("stat -c %a $R/{auth}")), "600");
     let all = [
         run,
+        refused,
         applied,
         root.holo(&["scan", "--json"]),
         root.holo(&["scan"]),
@@ -140,7 +148,7 @@ fn shown(root: &ScratchRoot) {
         assert!(!run.to_string().contains("s3cret"), "{run}");
     }
     let scan = root.holo(&["scan"]);
-    assert!(scan.stdout_lossy().contains("https://me:***@localhost:1/x"), "{scan}");
+    assert!(scan.stdout_lossy().contains("copy://me:***@/"), "{scan}");
     let readable = must(root, "grep -rl s3cret $R/var/lib/holo | xargs -r stat -c %a | sort -u");
     assert!(["", "600"].contains(&&*readable), "{readable}");
 }
@@ -160,16 +168,47 @@ fn pinned(root: &ScratchRoot) {
 }
 
 fn unreachable(root: &ScratchRoot) {
+    // A failure that is not due to the repository leaves it as it is.
+    root.write("etc/apt/apt.conf.d/60fail", "APT::Update::Pre-Invoke { \"false\"; };\n");
+    define(root, &definitions(root, FLAT, &[]));
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && root.exists(SOURCE), "{run}");
+    done(root, &["check", "repository:test"], &["would fetch the index of packages".into()]);
+    must(root, "rm $R/etc/apt/apt.conf.d/60fail");
     must(root, "mv $R/repo $R/elsewhere");
     define(root, &definitions(root, FLAT, &["foo"]));
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("apt-get: exit status 100"), "{run}");
-    assert!(root.exists(SOURCE));
-    // The refresh stays pending until it succeeds.
-    done(root, &["check", "repository:test"], &["would fetch the index of packages".into()]);
+    assert!(run.stderr_lossy().contains("; its changes were undone\n"), "{run}");
+    let words = "!! apt has no package foo; it may be in repository:test, which failed\n";
+    assert!(run.stderr_lossy().contains(words), "{run}");
+    assert!(!root.exists(SOURCE) && root.records("packages").is_empty(), "{run}");
+    let wrote = format!("wrote {}", root.join(SOURCE).display());
+    let would = [wrote.replace("wrote", "would write"), "would fetch the index of packages".into()];
+    done(root, &["check", "repository:test"], &would);
     must(root, "mv $R/elsewhere $R/repo");
-    done(root, &["apply"], &["fetched the index of packages".into(), "installed foo 2:0.9".into()]);
+    done(root, &["apply"], &[wrote, "fetched the index of packages".into(), "installed foo 2:0.9".into()]);
+    silent(root);
+    // A change that makes it fail is undone. Another repository comes.
+    let source = root.read(SOURCE);
+    let bad = definitions(root, "suites = [\"none/\"]\ntrusted = true\npin = 7", &["foo", "tool"]);
+    must(root, "sh $D/build-deb.sh sign");
+    let uri = format!("copy:{}/signed", root.path().display());
+    let good = format!(
+        "[[repository]]\nname = \"good\"\nuris = [\"{uri}\"]\nsuites = [\"stable\"]\n\
+        components = [\"main\"]\narchitectures = [\"amd64\"]\ntrusted = true\n"
+    );
+    define(root, &(bad + &good));
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && root.read(SOURCE) == source, "{run}");
+    assert!(!root.exists("etc/apt/preferences.d/test.pref"), "{run}");
+    let deeds = changes_of(&run);
+    assert!(
+        deeds.contains(&"installed tool 1.0".into()) && root.exists("etc/apt/sources.list.d/good.sources"),
+        "{run}"
+    );
+    define(root, &(definitions(root, FLAT, &["foo", "tool"]) + &good));
     silent(root);
 }
 
@@ -240,7 +279,19 @@ fn key(root: &ScratchRoot) {
             assert!(!is_refused || run.status == Some(1) && !root.exists(SOURCE), "{run}");
         }
     }
-    assert!(root.exists(SOURCE));
+    // An empty key has signed nothing.
+    assert!(!root.exists(SOURCE));
+}
+
+/// Asserts that a repository is put back if its index cannot be fetched.
+#[track_caller]
+fn put_back(root: &ScratchRoot, file: &str, words: &str) {
+    must(root, "mv $R/repo $R/elsewhere");
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr_lossy().contains("; its changes were undone\n"), "{run}");
+    assert!(run.stderr_lossy().contains(words), "{run}");
+    assert!(!root.exists(file) && root.records("packages").is_empty(), "{run}");
+    must(root, "mv $R/elsewhere $R/repo");
 }
 
 /// Tests a package manager of RPM packages.
@@ -254,6 +305,7 @@ fn life(root: &ScratchRoot, file: &str) {
     let path = root.join(file).display().to_string();
     let run = root.holo(&["check", "repository:test"]);
     assert_eq!(changes_of(&run), [format!("would write {path}"), "would fetch the index of packages".into()], "{run}");
+    put_back(root, file, " has no package baz; it may be in repository:test, which failed\n");
     let fetched = [format!("wrote {path}"), "fetched the index of packages".into()];
     let installed = ["installed baz 1.0-1".to_owned(), "installed foo 1.0-1".to_owned()];
     done(root, &["apply"], &[&fetched[..], &installed].concat());
@@ -281,6 +333,10 @@ fn pacman(root: &ScratchRoot) {
         assert!(run.stderr_lossy().contains("has no line \"Include = /etc/pacman.d/repositories/*.conf\""), "{run}");
     }
     must(root, "echo \"Include = $R/etc/pacman.d/repositories/*.conf\" >>$R/etc/pacman.conf");
+    // pacman refuses a pattern without files.
+    must(root, "mkdir $R/etc/pacman.d/repositories; touch $R/etc/pacman.d/repositories/none.conf");
+    put_back(root, "etc/pacman.d/repositories/test.conf", "no usable package repositories configured");
+    must(root, "rm -r $R/etc/pacman.d/repositories");
     let file = root.join("etc/pacman.d/repositories/test.conf").display().to_string();
     let expected = [format!("wrote {file}"), "fetched the index of packages".into(), "installed baz 1.0-1".to_owned()];
     done(root, &["apply"], &expected);

@@ -18,6 +18,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         apt("unfinished packages are completed, and stay when nothing defines them any more", completed),
         apt("unfinished packages of a dpkg that was killed are completed", killed),
+        apt("unmet dependencies that a dpkg that was killed has left are repaired", mended),
+        apt("a repair that removes packages needs force, or is refused", mended_by_removal),
         apt("a package that was unfinished before us may be so afterwards", unfinished_orphan),
         apt("a package that we have left unfinished goes when nothing defines it any more", ours),
         apt("unfinished packages are removed, and come back", removed),
@@ -136,6 +138,56 @@ fn killed(root: &ScratchRoot) {
     assert_eq!(state(root), "first 1.0 ii ;killed 1.0 ii ;");
     applied(root, &[], &[]);
     assert_eq!(state(root), "first 1.0 ii ;killed 1.0 ii ;");
+}
+
+/// Installs `plus` with holo and defines only `foo`, so that `plus` has to go.
+fn begin(root: &ScratchRoot) {
+    must(root, "sh $D/build-deb.sh make needy 1.0 all 'Depends: nowhere'");
+    applied(root, &["baz", "plus"], &["installed baz 1.0", "installed plus 1.0"]);
+}
+
+fn mended(root: &ScratchRoot) {
+    must(
+        root,
+        r#"
+        mkdir $R/extra; printf '#!/bin/sh\ntest ! -e "$DPKG_ROOT/failing" || kill -9 $PPID\n' >$R/extra/postinst
+        chmod 755 $R/extra/postinst; touch $R/failing; EXTRA=$R/extra sh $D/build-deb.sh make killed 1.0
+        "#,
+    );
+    begin(root);
+    dpkg(root, "--unpack $P/bar_1.0_*; (dpkg --root=$R --force-script-chrootless --install $P/killed_1.0_* || true)");
+    must(root, "rm $R/failing; ls $R/var/lib/dpkg/updates | grep .");
+    define(root, &packages(&["baz"]));
+    let check = root.holo(&["check"]);
+    let would = ">> apt-get --fix-broken install is needed first: would install foo 2:0.9\n";
+    assert_eq!((check.stderr_lossy(), changes_of(&check)), (would.into(), vec!["would remove plus 1.0".into()]));
+    let run = apply(root, &["baz"], &[], 0);
+    let said = ">> unmet dependencies of installed packages were repaired with apt-get --fix-broken install: \
+        installed foo 2:0.9\n";
+    assert_eq!((run.stderr_lossy(), changes_of(&run)), (said.into(), vec!["removed plus 1.0".to_owned()]), "{run}");
+    assert_eq!(state(root), "bar 1.0 ii ;baz 1.0 ii ;foo 2:0.9 ii ;killed 1.0 ii ;plus 1.0 rc ;");
+}
+
+fn mended_by_removal(root: &ScratchRoot) {
+    begin(root);
+    dpkg(root, "--unpack $P/needy_1.0_*");
+    // Neither a package in its desired state fails, nor one that is to be removed more than once.
+    let reason = "apt-get --fix-broken install, which is needed first, would remove needy 1.0";
+    define(root, &packages(&["baz", "foo"]));
+    for run in [root.holo(&["check"]), root.holo(&["apply"])] {
+        assert_eq!(run.stderr_lossy().matches(&format!("{reason} (use --force to proceed)")).count(), 2, "{run}");
+        assert!(!run.success() && changes_of(&run) == [""; 0], "{run}");
+    }
+    define(root, &packages(&["baz", "foo", "needy"]));
+    for run in [root.holo(&["check"]), root.holo(&["apply"]), root.holo(&["apply", "--force"])] {
+        let stderr = run.stderr_lossy();
+        assert!(stderr.contains(&format!("!! {reason}, which is declared present\n")), "{run}");
+        assert_eq!(stderr.matches(", so no further changes were attempted").count(), 2, "{run}");
+        assert!(run.status == Some(1) && changes_of(&run) == [""; 0], "{run}");
+    }
+    let run = apply(root, &["baz", "foo"], &["--force"], 0);
+    assert!(run.stderr_lossy().contains("apt-get --fix-broken install: removed needy 1.0\n"), "{run}");
+    assert_eq!(changes_of(&run), ["installed foo 2:0.9", "removed plus 1.0"], "{run}");
 }
 
 fn unfinished_orphan(root: &ScratchRoot) {

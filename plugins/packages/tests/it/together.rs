@@ -1,6 +1,8 @@
 //! Every manager simulates installations and removals together, as an apply carries them out. Force applies to each package separately.
 
-use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, apply, changes_of, define, must, packages};
+use crate::support::{
+    APT, DNF, Manager, PACMAN, ZYPPER, apply, changes_of, checked_and_applied, define, must, packages,
+};
 use holo_testing::{Run, ScratchRoot};
 use libtest_mimic::Trial;
 
@@ -28,6 +30,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         };
         test("removal of an undeclared conflicting package needs force", in_the_way);
         test("a conflicting package is removed if declared absent", declared);
+        test("declared packages that conflict are an error, with force too", contradictions);
+        test("a package that is declared absent and needed is an error, with force too", absent_but_needed);
+        if ["apt", "dnf"].contains(&manager.name) {
+            test("a recommended package that is declared absent does not come along", left_out);
+        }
         test("a refusal is reported next to other removals", beside_removals);
         test("a package that no longer depends on another does not keep it", not_needed_any_more);
     }
@@ -90,7 +97,10 @@ fn in_the_way(root: &ScratchRoot, words: Words) {
     let run = apply(root, &["enemy"], &[], 1);
     assert!(run.stderr_lossy().contains(&reason), "{run}");
     let run = apply(root, &["enemy"], &["--force"], 0);
-    assert_eq!(changes_of(&run), [format!("installed enemy 1.0{}", words.release)], "{run}");
+    let release = words.release;
+    let deeds =
+        [format!("installed enemy 1.0{release}"), format!("removed baz 1.0{release}, as enemy conflicts with it")];
+    assert_eq!(changes_of(&run), deeds, "{run}");
     define(root, &packages(&["enemy", "baz ensure=\"absent\""]));
     let check = root.holo(&["check"]);
     assert!(check.success() && check.stdout.is_empty(), "baz has gone: {check}");
@@ -110,6 +120,56 @@ fn declared(root: &ScratchRoot, words: Words) {
         [format!("removed baz 1.0{release}"), format!("installed enemy 1.0{release}")],
         "{run}"
     );
+}
+
+/// Asserts that a check, an apply and a forced apply refuse this.
+#[track_caller]
+fn refused(root: &ScratchRoot, lines: &[&str], words: &str) {
+    for run in [checked(root, lines), apply(root, lines, &[], 1), apply(root, lines, &["--force"], 1)] {
+        assert!(run.status == Some(1) && run.stderr_lossy().contains(words), "{words}: {run}");
+    }
+}
+
+/// Asserts that of these packages, `baz` and `enemy` or `user`, exactly the present ones are there.
+#[track_caller]
+fn has(root: &ScratchRoot, present: &[&str]) {
+    let of = |name: &&str| root.exists(format!("usr/share/{name}")) || root.exists(format!("usr/share/doc/{name}"));
+    let found: Vec<&str> = ["baz", "enemy", "user"].into_iter().filter(of).collect();
+    assert_eq!(found, present);
+}
+
+fn contradictions(root: &ScratchRoot, words: Words) {
+    install(root, words, "foo");
+    let lines = ["baz", "enemy", "foo"];
+    let check = checked(root, &lines);
+    let reason = "!! enemy cannot be installed together with baz: ";
+    assert!(check.status == Some(1) && check.stderr_lossy().contains(reason), "{check}");
+    let run = apply(root, &lines, &[], 1);
+    assert!(run.stderr_lossy().contains(reason), "{run}");
+    let reason = format!("!! installing enemy would remove baz 1.0{}, which is declared present", words.release);
+    refused(root, &lines, &reason);
+    has(root, &["baz"]);
+}
+
+fn absent_but_needed(root: &ScratchRoot, words: Words) {
+    install(root, words, "foo");
+    let lines = ["baz ensure=\"absent\"", "foo", "user ensure=\"1.0\""];
+    refused(root, &lines, "!! installing user would install baz, which is declared absent");
+    has(root, &[]);
+    install(root, words, "user");
+    let reason = format!("!! removing baz would remove user 1.0{}, which is declared present", words.release);
+    refused(root, &lines, &reason);
+    has(root, &["baz", "user"]);
+}
+
+fn left_out(root: &ScratchRoot, words: Words) {
+    let script = "if test -e $R/etc/apt; then sh $D/build-deb.sh make lover 1.0 all 'Recommends: baz'; \
+        else sh $D/build-rpm.sh make lover 1.0 1 0 'Recommends: baz'; fi";
+    must(root, script);
+    install(root, words, "foo");
+    let installed = format!("installed lover 1.0{}", words.release);
+    checked_and_applied(root, &["baz ensure=\"absent\"", "foo", "lover"], &[&installed]);
+    has(root, &[]);
 }
 
 fn beside_removals(root: &ScratchRoot, words: Words) {

@@ -37,6 +37,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
     ];
     trials.extend(each("an unknown name is an error of check if the index is fresh", unknown_names_of));
+    let name = "what provides a name that is no package is named";
+    trials.push(apt(name, |root| provided(root, APT)));
+    trials.extend(each(name, provided));
     trials.extend(each("the index is fetched when it is older than a definition allows", old_index_of));
     trials
 }
@@ -186,6 +189,21 @@ fn unknown_names_of(root: &ScratchRoot, manager: Manager) {
         let run = root.holo(&[verb]);
         assert_eq!(run.status, Some(1), "{run}");
         assert!(run.stderr_lossy().contains(&words), "{run}");
+    }
+}
+
+fn provided(root: &ScratchRoot, manager: Manager) {
+    let build = match manager.name {
+        "apt" => "for name in one two; do sh $D/build-deb.sh make $name 1.0 all 'Provides: mail-agent'; done",
+        "pacman" => "for name in one two; do bash $D/build-arch.sh make $name 1.0-1 'provides = mail-agent=1'; done",
+        _ => "for name in one two; do sh $D/build-rpm.sh make $name 1.0 1 0 'Provides: mail-agent'; done",
+    };
+    must(root, build);
+    define(root, &packages(&["mail-agent"]));
+    let words = format!("!! {} has no package mail-agent; it is provided by one, two\n", manager.name);
+    for verb in ["apply", "check"] {
+        let run = root.holo(&[verb]);
+        assert!(run.status == Some(1) && run.stderr_lossy().contains(&words), "{run}");
     }
 }
 

@@ -73,6 +73,7 @@ fn version_is_pinned_only_if_requested() {
         cleans: false,
         reinstalls: false,
         given: Vec::new(),
+        without: Vec::new(),
     };
     let mut program = Program::new("apk");
     ask(&mut program, &transaction, &["--simulate"]);

@@ -2,7 +2,7 @@
 
 use crate::model::{Installed, Instance, Item, Kind, Offers, PackageError, Status, Step, Transaction};
 use holo_plugin::process::Program;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line for each instance. A package of several architectures has several instances.
 pub(super) const FORMAT: &str =
@@ -83,6 +83,12 @@ pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
     all
 }
 
+/// Parses the end of the output of `apt-cache showpkg`: `Reverse Provides: ` and lines such as `foo 1.0 (= )`.
+pub(super) fn read_provided_by(text: &str) -> BTreeSet<String> {
+    let (_, lines) = text.split_once("\nReverse Provides:").unwrap_or_default();
+    lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
 /// Returns dpkg's name of an architecture for Rust's.
 pub(super) fn architecture(arch: &str) -> &str {
     match arch {
@@ -121,6 +127,7 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     // In `apt-get install`, the suffix marks packages that are removed.
     let sign = if coming.is_empty() { "" } else { "-" };
     program.arg("--").args(coming.into_iter().map(name)).args(going.iter().map(|item| format!("{}{sign}", item.key)));
+    program.args(transaction.without.iter().map(|name| format!("{name}-")));
 }
 
 /// Returns the argument for a package to install. It includes the version, so that apt cannot take it for a pattern or a removal.
@@ -142,12 +149,17 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
             return None;
         }
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let name = name.split(':').next()?.to_owned();
+        let (name, arch) = name.split_once(':').map_or((name, None), |(name, arch)| (name, Some(arch.to_owned())));
         let from = rest.strip_prefix('[').and_then(|rest| rest.split(']').next()).map(str::to_owned);
         let to = rest.split_once('(').and_then(|(_, rest)| rest.split_whitespace().next()).map(str::to_owned);
-        Some(Step { name, from, to: to.filter(|_| verb == "Inst") })
+        Some(Step { name: name.to_owned(), arch, from, to: to.filter(|_| verb == "Inst") })
     };
     text.lines().filter_map(step).collect()
+}
+
+/// Returns true if the text reports that installed packages have unmet dependencies.
+pub(super) fn says_broken(text: &str) -> bool {
+    text.contains("apt --fix-broken install")
 }
 
 /// Returns true if the text reports that another process has locked the package manager.

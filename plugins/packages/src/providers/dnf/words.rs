@@ -117,7 +117,12 @@ fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
         _ => return None,
     };
     let by = steps.last()?;
-    (by.name != name).then(|| Step { name: name.to_owned(), from: Some(plain(version).to_owned()), to: None })
+    (by.name != name).then(|| Step {
+        name: name.to_owned(),
+        arch: None,
+        from: Some(plain(version).to_owned()),
+        to: None,
+    })
 }
 
 /// The section of a row, from the heading above it.
@@ -142,9 +147,9 @@ impl Section {
     fn step(self, name: &str, version: &str) -> Step {
         let (name, version) = (name.to_owned(), Some(version.to_owned()));
         match self {
-            Section::Going => Step { name, from: version, to: None },
+            Section::Going => Step { name, arch: None, from: version, to: None },
             // The table does not include the installed version.
-            Section::Coming | Section::Other => Step { name, from: None, to: version },
+            Section::Coming | Section::Other => Step { name, arch: None, from: None, to: version },
         }
     }
 }

@@ -42,7 +42,12 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
             if let Some(failure) = captured.ended.failure().filter(|_| said.contains("error:")) {
                 return Err(PackageError::from_program(&program, &failure, &captured));
             }
-            steps.extend(in_the_way(&said).map(|name| Step { name: name.to_owned(), from: None, to: None }));
+            steps.extend(in_the_way(&said).map(|name| Step {
+                name: name.to_owned(),
+                arch: None,
+                from: None,
+                to: None,
+            }));
         }
     }
     Ok(steps)
@@ -59,7 +64,7 @@ fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
         let (name, version) = line.split_once(' ').filter(|_| !line.ends_with("..."))?;
         let version = Some(version.to_owned());
         let (from, to) = if kind == Kind::Install { (None, version) } else { (version, None) };
-        Some(Step { name: name.to_owned(), from, to })
+        Some(Step { name: name.to_owned(), arch: None, from, to })
     };
     text.lines().filter_map(step).collect()
 }
