@@ -24,15 +24,15 @@ script() {
     chmod 755 $tree/DEBIAN/$1
 }
 
-# Adds a service that sleeps, and enables it when the package is installed.
+# Adds a service that sleeps, and enables it when the package is installed, in the way of debhelper: a unit that is masked is no error.
 service() {
     mkdir -p $tree/usr/lib/systemd/system
     printf '[Service]\nExecStart=/bin/sleep 86400\n[Install]\nWantedBy=multi-user.target\n' >$tree/usr/lib/systemd/system/$name.service
     script postinst <<POSTINST
 $(cat)
-deb-systemd-helper enable $name.service >/dev/null
+deb-systemd-helper enable $name.service >/dev/null || true
 systemctl daemon-reload
-systemctl start $name.service
+systemctl start $name.service || true
 POSTINST
     script prerm <<PRERM
 if [ "\$1" = remove ]; then systemctl stop $name.service; fi
