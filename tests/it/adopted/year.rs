@@ -56,7 +56,6 @@ const BOOKKEEPING: &[(&str, &str)] = &[
     ("/etc/{passwd,group,shadow,gshadow,subuid,subgid}", "accounts are compared one by one; their order is different"),
     ("/etc/{passwd,group,shadow,gshadow,subuid,subgid}-", "these are backups of the files of accounts"),
     ("{/home/jane,/root}/.ssh/authorized_keys", "comments mark the keys of a key set"),
-    ("/etc/systemd/system/multi-user.target.wants/appserver.service", "a masked unit is not started in any case"),
 ];
 
 /// What is left on the clone after its resource files are gone and the configuration of removed packages is purged.
