@@ -212,7 +212,7 @@ fn steps_of(case: &Case, numbers: [usize; 3], is_long: bool) -> (Steps, Option<S
 /// Returns true if blocks of code are counted in this step in the short version, too: valgrind takes long, and the other steps execute much
 /// the same code.
 fn is_executed(step: &str) -> bool {
-    ["first apply", "check", "removal"].contains(&step)
+    ["first apply", "check"].contains(&step)
 }
 
 /// Takes a step with each number of entities, and counts.
