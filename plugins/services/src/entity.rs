@@ -272,7 +272,7 @@ impl Unit {
     }
 }
 
-/// Returns true if any of these steps starts or stops a unit that does not run, or does.
+/// Returns true if any of these steps starts a stopped unit, or stops a running one.
 pub(crate) fn affects_others(steps: &[Step]) -> bool {
     steps.iter().any(|step| matches!(step, Step::Start | Step::Stop))
 }

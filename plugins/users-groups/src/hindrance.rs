@@ -29,7 +29,7 @@ impl AccountEntity {
             Kind::Group => named.group(name).is_ok(),
         };
         if actual.is_none() && exists(id.kind, &id.name) {
-            return Ok(Some(format!("{id} is known to the name service, and not from the local files")));
+            return Ok(Some(format!("{id} comes from another source than the local files")));
         }
         let has_new_number = wanted.number.is_some() && actual.and_then(|actual| actual.number) != wanted.number;
         let all = if has_new_number { self.shared.accounts.all(host)? } else { Vec::new() };
