@@ -2,6 +2,7 @@
 
 use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::accounts::Accounts;
+use crate::definition::Membership;
 use crate::entity::{self, AccountEntity};
 use crate::images::{self, Images, Moment, to_text};
 use crate::plan::{self, Scrubbing, Step};
@@ -171,7 +172,8 @@ pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, Acco
     if let Some(known) = provisioned.as_ref().or(actual.as_ref()) {
         desired.unite_with(known);
     }
-    if let Some(definition) = &entity.definition
+    // Like version 3, a definition with its keys alone is compared without the base.
+    if let Some(definition) = entity.definition.as_ref().filter(|own| own.membership != Membership::Version3)
         && let Some(groups) = plan::groups(definition, &entity.state(host, &images)?.plan_input())
     {
         desired.groups = groups;
