@@ -149,14 +149,16 @@ pub(crate) fn groups(definition: &Definition, known: &PlanInput<'_>) -> Option<V
 ///
 /// A provisioned account is expected to equal the definition, and the provisioned image where the definition sets no value. Therefore a
 /// definition with a new value needs force too. Supplementary groups conflict only if both sides have some; comments never conflict.
-/// By the rule of version 4, they conflict if a person has removed the user from a defined one or, if they are exact, added it to one.
+/// By the rule of version 4, they conflict if a person has removed the user from some of the defined ones or, if they are exact, added it to
+/// another one.
 fn needs_force(definition: &Definition, actual: &Account, provisioned: Option<&Account>) -> bool {
     let Definition { account, membership, .. } = definition;
     let Some(provisioned) = provisioned else { return !account.conflicts(actual).is_empty() };
     let mut expected = account.clone();
     expected.fill_from(provisioned);
     expected.sort_groups();
-    let has_left = account.groups.iter().any(|own| provisioned.groups.contains(own) && !actual.groups.contains(own));
+    let is_left = |own: &String| provisioned.groups.contains(own) && !actual.groups.contains(own);
+    let has_left = !actual.groups.is_empty() && account.groups.iter().any(is_left);
     let is_unknown = |group: &String| !provisioned.groups.contains(group) && !account.groups.contains(group);
     let groups_conflict = match membership {
         Membership::Version3 => {
@@ -398,6 +400,8 @@ mod tests {
         let without = account(7, "", &["base", "two"]);
         assert_eq!(line(&ours(&both), &without, &now, &both), "Overwrite; one,two; false");
         assert_eq!(line(&ours(&["two"]), &without, &now, &both), "keep; two; false");
+        // As in version 3, groups that were all removed are no conflict.
+        assert_eq!(line(&ours(&["two"]), &account(7, "", &[]), &now, &both), "usermod --groups two x; two; false");
         // The rule of version 3: those of the base count as defined.
         let nothing = definition(0, "", &[]);
         assert_eq!(line(&nothing, &now, &now, &both), "usermod --groups base x; ; false");
