@@ -73,12 +73,12 @@ fn exposed() {
         let [overlay, edit] = warnings[..] else { panic!("{run}") };
         assert!(
             edit.starts_with(">> line:")
-                && edit.ends_with(" writes a secret into etc/open.conf, which everyone can read"),
+                && edit.ends_with(" writes sensitive content into etc/open.conf, which everyone can read"),
             "{run}"
         );
         assert!(
             overlay
-                .ends_with("file:/etc/overlaid.conf writes a secret into etc/overlaid.conf, which everyone can read"),
+                .ends_with("file:/etc/overlaid.conf writes sensitive content into etc/overlaid.conf, which everyone can read"),
             "{run}"
         );
     }

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 /// The placeholder for sensitive content.
 pub const SENSITIVE: &[u8] = b"(sensitive)\n";
 
-/// Returns a warning if an entity writes a secret into a file with a mode that lets everyone read it.
+/// Returns a warning if an entity writes sensitive content into a file with a mode that lets everyone read it.
 #[must_use]
 pub fn exposure(id: impl Display, shown: &Path, mode: u32) -> Option<String> {
-    let text = || format!("{id} writes a secret into {}, which everyone can read", shown.display());
+    let text = || format!("{id} writes sensitive content into {}, which everyone can read", shown.display());
     (mode & 0o004 != 0).then(text)
 }
 
