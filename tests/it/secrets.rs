@@ -77,8 +77,9 @@ fn exposed() {
             "{run}"
         );
         assert!(
-            overlay
-                .ends_with("file:/etc/overlaid.conf writes sensitive content into etc/overlaid.conf, which everyone can read"),
+            overlay.ends_with(
+                "file:/etc/overlaid.conf writes sensitive content into etc/overlaid.conf, which everyone can read"
+            ),
             "{run}"
         );
     }
