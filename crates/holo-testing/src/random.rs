@@ -122,8 +122,8 @@ fn run(variable: &str, usual: u64, threads_per_core: usize, case: impl Fn(&mut R
     }
 }
 
-/// Tells whether neither [`CASES`] nor [`SEED`] limits property tests to a few cases. What many cases must have come
-/// across is only asserted then.
+/// Returns true unless [`CASES`] or [`SEED`] limits property tests to a few cases. Assertions about how often something
+/// occurs hold only for many.
 #[must_use]
 pub fn are_many() -> bool {
     given(SEED).is_none() && given(CASES).is_none_or(|count| count >= 100)

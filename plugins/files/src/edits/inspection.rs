@@ -237,7 +237,7 @@ impl<'a> Inspection<'a> {
         Ok(Verdict::WouldChange(kept.into_iter().chain([format!("would {word} {shown}")]).collect()))
     }
 
-    /// Returns a warning if an edit writes a secret into a file that everyone can read.
+    /// Returns a warning if an edit writes sensitive content into an existing file that everyone can read.
     pub(super) fn exposure(&self, entity: &EditEntity, subject: &Subject) -> Option<String> {
         let is_exposed = entity.definition.as_ref()?.shared().sensitive && subject.found.is_some();
         let exposure = || exposure(&entity.id, &self.host.below_root(&subject.path), subject.mode());

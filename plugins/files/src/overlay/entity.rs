@@ -117,7 +117,7 @@ impl FileEntity {
         self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || is_known(&self.host, &self.path)
     }
 
-    /// Returns a warning if the content is secret, and everyone can read a file with this mode.
+    /// Returns a warning if the content is sensitive, and everyone can read a file with this mode.
     pub(crate) fn exposure(&self, mode: u32) -> Option<String> {
         if self.is_sensitive() { holo_plugin::exposure(self.id(), &self.shown_target(), mode) } else { None }
     }
