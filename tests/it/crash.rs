@@ -7,6 +7,7 @@
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance, Seen};
+use holo_testing::require::is_complete;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::cell::RefCell;
@@ -378,7 +379,7 @@ fn disturb_groups(many: &Many, how: Disturbance<'_>) {
     let victim = VICTIMS[0];
     let expected = undisturbed(&case, victim);
     for (call, numbers) in many.moments {
-        let numbers = if disturb::is_every_call_tested() { numbers } else { &numbers[..1] };
+        let numbers = if is_complete() { numbers } else { &numbers[..1] };
         for number in numbers {
             let root = prepared(&case, victim);
             let (run, seen) = disturb_plugin(&root, &case, call, *number, how);

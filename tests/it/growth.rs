@@ -5,6 +5,7 @@
 //! code that the plugin executes in user space (`valgrind --tool=none --stats=yes`). Unlike times, they hardly depend on the machine and its
 //! load. `valgrind --tool=callgrind` finds the function that a failure is about.
 
+use holo_testing::require::is_complete;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
 use libtest_mimic::Trial;
 use std::fmt::Write as _;
@@ -212,7 +213,7 @@ fn steps_of(case: &Case, numbers: [usize; 3], is_long: bool) -> (Steps, Option<S
 /// Returns true if blocks of code are counted in this step in the short version, too: valgrind takes long, and the other steps execute much
 /// the same code.
 fn is_executed(step: &str) -> bool {
-    ["first apply", "check"].contains(&step)
+    step == "first apply" || is_complete()
 }
 
 /// Takes a step with each number of entities, and counts.

@@ -26,7 +26,7 @@ use steps::Step;
 
 /// The variable with the number of lives.
 const LIVES: &str = "HOLO_TEST_LIVES";
-const USUAL: u64 = 100;
+const USUAL: u64 = 25;
 const STEPS: usize = 24;
 const NEEDS: [Need; 3] = [Need::Root, Need::ExtendedAttributes, Need::Program("strace")];
 

@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// The default number of cases of each kind.
-const CASES: u64 = 15;
+const CASES: u64 = 8;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let declared = Case { declared: 35, overlays: 0, scaffolds: 0, archives: 0, edits: false };

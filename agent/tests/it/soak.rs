@@ -14,6 +14,7 @@ use crate::systemd::PROGRAMS;
 use drifts::{DRIFTS, Defined, Drift, Kind, Machine, PLUGINS};
 use holo_testing::binaries::built;
 use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::require::is_complete;
 use holo_testing::{Need, Random, ScratchRoot, random, trial_of};
 use ledger::{Ledger, Page};
 use libtest_mimic::Trial;
@@ -29,8 +30,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SECONDS: &str = "HOLO_TEST_SOAK";
 /// The numbers of entities, and the shuffled steps that the usual test takes with each: the first, the last, and how often
 /// a definition comes and goes afterwards. What the watch forgets to free at each look at everything adds up then.
-const SIZES: [(usize, Range<usize>, usize); 3] = [(100, 0..35, 0), (1000, 35..43, 8), (10_000, 43..usize::MAX, 0)];
-/// With it, the storm and a kill are on the largest machine.
+const SIZES: [(usize, Range<usize>, usize); 3] =
+    [(100, 0..35, 0), (1000, 35..usize::MAX, 4), (10_000, 35..usize::MAX, 8)];
+/// By default, there are no more entities than this.
+const USUAL_SIZE: usize = 1000;
+/// With it, the storm and a kill are on the larger machine.
 const USUAL_SEED: u64 = 18_615;
 /// The largest number of files that are removed at once.
 const STORM: usize = 4000;
@@ -101,10 +105,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("{size} entities live through drifts, storms, fights and kills");
         trial_of(&name, &[Need::Program("strace")], move || soak(size, steps, definitions))
     };
+    let is_long = is_complete() || random::given(SECONDS).is_some();
+    let sizes = SIZES.into_iter().filter(|(size, ..)| is_long || *size <= USUAL_SIZE);
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(PROGRAMS.map(Need::Program)).collect();
     let booted =
         trial_of("a booted machine lives through stopped units, lost packages and a full disk", &needs, booted::soak);
-    SIZES.map(trial).into_iter().chain([booted]).collect()
+    sizes.map(trial).chain([booted]).collect()
 }
 
 fn soak(size: usize, usual: Range<usize>, definitions: usize) {

@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// The number of descriptions for each format.
-const CASES: u64 = 150;
+const CASES: u64 = 50;
 
 /// A description with what it should become.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice};
 
-use crate::require::Need;
+use crate::require::{self, Need};
 use crate::{Run, ScratchRoot, binaries};
 
 /// The requirements of a test with disturbances, for [`trial`](crate::trial()).
@@ -217,15 +217,6 @@ pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, S
     (run, logged)
 }
 
-/// The environment variable that makes [`everywhere`] skip no call.
-const EVERY_CALL: &str = "HOLO_TEST_EVERY_CALL";
-
-/// Returns true if tests are to be complete, whatever time they take.
-#[must_use]
-pub fn is_every_call_tested() -> bool {
-    std::env::var_os(EVERY_CALL).is_some()
-}
-
 /// A number that no call reaches, and the largest one that `strace` accepts.
 const NEVER: usize = 65_535;
 
@@ -235,7 +226,7 @@ const NEVER: usize = 65_535;
 ///
 /// Programs repeat the same few steps, so by default each number is three times the previous one.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> usize {
-    let skips = !is_every_call_tested();
+    let skips = !require::is_complete();
     let undisturbed = once(&calls.join(","), NEVER);
     assert!(!undisturbed.is_disturbed(), "there are too many calls: {}", undisturbed.log);
     let mut count = |call: &&str| {

@@ -1,6 +1,6 @@
 //! The Ansible versions for tests, and roots in which modules may work.
 
-use holo_testing::require::ANSIBLE;
+use holo_testing::require::{ANSIBLE, is_complete};
 use holo_testing::{Need, Run, ScratchRoot, binaries, trial_of};
 use libtest_mimic::Trial;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,15 @@ pub(crate) fn with_each(name: &str, needs: &[Need], test: fn(Version)) -> Vec<Tr
         trial_of(&format!("{name}, with {}", version.name), &needs, move || test(version))
     };
     VERSIONS.map(trial).into()
+}
+
+/// The same for a test that takes minutes: by default, it is done with the newest version only.
+pub(crate) fn with_newest(name: &str, needs: &[Need], test: fn(Version)) -> Vec<Trial> {
+    let mut trials = with_each(name, needs, test);
+    if !is_complete() {
+        trials.drain(..trials.len() - 1);
+    }
+    trials
 }
 
 /// A root in which modules are run although it is not the machine's: all paths in their arguments are below it.

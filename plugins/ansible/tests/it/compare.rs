@@ -3,8 +3,8 @@
 //!
 //! `cases.toml` has the tasks. Every test run includes those marked `ci`; `HOLO_TEST_ANSIBLE=all` includes all.
 
-use crate::ansible::{COLLECTIONS, Root, VERSIONS, Version, collections, host};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::ansible::{COLLECTIONS, Root, VERSIONS, Version, collections, host, with_newest};
+use holo_testing::{Need, ScratchRoot};
 use libtest_mimic::Trial;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -89,21 +89,22 @@ const SOURCES: [(&str, &str, u32); 15] = [
 const DATA: &str = "names = [\"a\", \"b\"]\non = true\nport = 80\n";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let all = std::env::var(WHICH).is_ok_and(|which| which == "all");
+    let all = is_all();
     let name = if all { "all tasks" } else { "common tasks" };
-    let trial = |version: Version| {
-        let needs = [version.need, COLLECTIONS, Need::Root, Need::Program("openssl"), Need::Program("getfattr")];
-        let needs = [&needs[..], if all { &[LIBRARIES] } else { &[] }].concat();
-        let name = format!("{name} have the same effect as with ansible-playbook, with {}", version.name);
-        trial_of(&name, &needs, move || compare(version, all))
-    };
-    VERSIONS.map(trial).into()
+    let needs = [COLLECTIONS, Need::Root, Need::Program("openssl"), Need::Program("getfattr")];
+    let needs = [&needs[..], if all { &[LIBRARIES] } else { &[] }].concat();
+    with_newest(&format!("{name} have the same effect as with ansible-playbook"), &needs, compare)
+}
+
+fn is_all() -> bool {
+    std::env::var(WHICH).is_ok_and(|which| which == "all")
 }
 
 /// The result of each task.
 type Results = BTreeMap<String, &'static str>;
 
-fn compare(version: Version, all: bool) {
+fn compare(version: Version) {
+    let all = is_all();
     let cases: Vec<Case> = toml::from_str::<Cases>(CASES).unwrap().case;
     let cases: Vec<(String, Case)> = cases
         .into_iter()

@@ -1,7 +1,7 @@
 //! Tests of modules that work on files: their check changes nothing and predicts the apply, after which there are no
 //! more changes.
 
-use crate::ansible::{COLLECTIONS, Root, Version, collections, host, with_each};
+use crate::ansible::{COLLECTIONS, Root, Version, collections, host, with_each, with_newest};
 use holo_testing::Need;
 use libtest_mimic::Trial;
 use std::fs;
@@ -134,7 +134,7 @@ const INI: Case = Case {
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials =
-        with_each("modules that work on files foretell what they do", &[Need::Program("ssh-keygen")], |version| {
+        with_newest("modules that work on files foretell what they do", &[Need::Program("ssh-keygen")], |version| {
             CASES.iter().for_each(|case| converges(&Root::new(version, ""), *case));
         });
     trials.extend(with_each("a module of a collection that lies somewhere is found", &[COLLECTIONS], of_a_collection));

@@ -3,7 +3,7 @@
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
 use crate::support::{apply, define, fails, in_little_memory, root, settled};
 use holo_testing::ScratchRoot;
-use holo_testing::disturb::is_every_call_tested;
+use holo_testing::require::is_complete;
 use libtest_mimic::Trial;
 use std::fs;
 use std::io::{Cursor, Write};
@@ -250,7 +250,7 @@ fn names_that_come_twice() {
 
 fn a_hundred_thousand_entries() {
     let root = with_old_tree("").time_limit(Duration::from_secs(600));
-    let folders = if is_every_call_tested() { 100 } else { 20 };
+    let folders = if is_complete() { 100 } else { 20 };
     let many = (0..folders * 1000).fold(Tar::new(), |tar, number| tar.file(format!("{}/{number}", number / 1000), "x"));
     root.write("usr/share/app", zstd(&many.end()));
     in_little_memory(&root, "apply");
