@@ -11,7 +11,7 @@ DIST = holo-agent holo-build holo-bundle holo-fleet holo-secret
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check advisories mutants fuzz tour bench bench-quick book install uninstall deb rpm arch dist
+.PHONY: all build test quick check oldest-rust advisories mutants fuzz tour bench bench-quick book install uninstall deb rpm arch dist
 
 all: build
 
@@ -35,6 +35,15 @@ check:
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	mandoc -T lint -W warning man/*
 	cargo deny --workspace --log-level error check licenses bans sources
+
+# Builds everything with the Rust that Cargo.toml states, before a release. Clippy knows which parts of the standard library it has, but not
+# which parts of the language.
+STATED = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+oldest-rust:
+	rustup toolchain install $(STATED) --profile minimal --no-self-update
+	cargo +$(STATED) check --workspace --locked --quiet --target-dir target/rust-$(STATED)
+	rm -r target/rust-$(STATED)
 
 # Checks dependencies against the advisory database on GitHub. If that cannot be fetched, this is reported, but is not a failure.
 advisories:

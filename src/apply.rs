@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// Only what ends the run. Failures of entities are reported as events and counted.
     pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
-        reporter.event(Event::WorkBegins);
+        reporter.event(Event::WorkBegins { forgets: self.task == Task::Forget });
         // A check marks more refreshes as expected, but those are not due.
         let due_before = self.refreshes.due().count();
         let worked = self.work_on_all(reporter);
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
             }
         }
         let has_changed = tally.changed > 0;
-        if has_changed && self.task != Task::Check {
+        if has_changed && self.task.is_apply() {
             self.judge(&sets, &mut tally, reporter)?;
         }
         self.keep_values(|values| values.finish(has_changed), reporter);
@@ -266,7 +266,9 @@ impl<'a> Walk<'a> {
             if let Some(values) = &mut self.values {
                 values.note(self.entities[entity].id(), &outcome.kept, end == End::Changed);
             }
-            self.note_refreshes(entity, &outcome);
+            if self.task != Task::Forget {
+                self.note_refreshes(entity, &outcome);
+            }
         }
         self.keep_values(Values::write, reporter);
         if self.task == Task::Check { Ok(()) } else { self.refreshes.record() }
@@ -285,7 +287,9 @@ impl<'a> Walk<'a> {
     fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
         for &entity in set {
-            let Some(Blocked { end, reason, waits, is_unknown }) = self.blocked(entity)? else {
+            // Nothing depends on a record.
+            let blocked = if self.task == Task::Forget { None } else { self.blocked(entity)? };
+            let Some(Blocked { end, reason, waits, is_unknown }) = blocked else {
                 able.push(entity);
                 continue;
             };
@@ -419,7 +423,7 @@ impl<'a> Walk<'a> {
         };
         let mut asked: Vec<usize> = Vec::new();
         for (index, (&entity, job)) in set.iter().zip(&jobs).enumerate() {
-            let is_as_remembered = task != Task::ForceApply
+            let is_as_remembered = matches!(task, Task::Check | Task::Apply)
                 && job.is_plain()
                 && self.remembered.is_unchanged(entity, &self.entities[entity], self.has_changed);
             if let Some(kept) = is_as_remembered.then(|| self.remembered.kept(&self.entities[entity])) {

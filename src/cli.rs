@@ -57,6 +57,8 @@ pub enum Verb {
     Rollback(Rollback),
     /// Restore the original state of everything that is managed
     Scrub(Scrub),
+    /// Drop the records of entities that no resource file defines any more
+    Forget(Forget),
     /// Draw the dependencies between entities
     Graph(Graph),
     /// Find problems and suggest remedies
@@ -95,7 +97,7 @@ pub enum Verb {
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Every day", &["status", "check", "apply", "diff", "watch", "health"]),
     ("Understand", &["why", "blame", "history", "graph", "report", "doctor"]),
-    ("Go back", &["rollback", "generations", "scrub"]),
+    ("Go back", &["rollback", "generations", "scrub", "forget"]),
     ("Write", &["adopt", "scan", "selectors", "definitions", "facts", "data", "state"]),
     ("For authors", &["test", "plugin"]),
     ("Other", &["completion", "version", "help"]),
@@ -111,7 +113,7 @@ const PAGES: [(&str, &[&str]); 15] = [
     ("holo-facts.7", &["facts", "data"]),
     ("holo-history.8", &["history", "why", "blame"]),
     ("holo-plugin.8", &["plugin"]),
-    ("holo-rollback.8", &["rollback", "generations", "scrub"]),
+    ("holo-rollback.8", &["rollback", "generations", "scrub", "forget"]),
     ("holo-scan.8", &["scan", "selectors", "graph"]),
     ("holo-state.8", &["state"]),
     ("holo-status.8", &["status"]),
@@ -197,6 +199,7 @@ impl Verb {
             Verb::Generations(arguments) => &arguments.output,
             Verb::Rollback(arguments) => &arguments.output,
             Verb::Scrub(arguments) => &arguments.output,
+            Verb::Forget(arguments) => &arguments.output,
             // A single JSON value is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) | Verb::Definitions(_) => return false,
             Verb::Graph(_)
@@ -376,6 +379,23 @@ pub struct Scrub {
     pub output: Output,
 }
 
+/// `holo forget`
+#[derive(Debug, Args)]
+pub struct Forget {
+    /// Leave the system as it is (the default)
+    #[arg(long)]
+    pub keep: bool,
+    /// Restore the original state first, like `apply --force`
+    #[arg(long, conflicts_with = "keep")]
+    pub restore: bool,
+    /// The output format
+    #[command(flatten)]
+    pub output: Output,
+    /// The IDs of the entities
+    #[arg(value_name = "ENTITY", required = true)]
+    pub entities: Vec<OsString>,
+}
+
 /// `holo history`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -492,6 +512,9 @@ pub struct Apply {
     /// Whether a watch repairs what has drifted
     #[arg(skip)]
     pub is_of_watch: bool,
+    /// Whether the records of the entities are dropped, as by `holo forget`
+    #[arg(skip)]
+    pub forgets: bool,
     /// The system
     #[command(flatten)]
     pub system: System,

@@ -10,6 +10,7 @@ mod definitions;
 mod diff;
 mod doctor;
 mod facts;
+mod forget;
 mod generations;
 mod graph;
 mod health;
@@ -90,6 +91,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Graph(arguments) => with_inputs(settings, report, |context| graph::run(&arguments, context)),
         Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
+        Verb::Forget(arguments) => with_inputs(settings, report, |context| forget::run(&arguments, context)),
         Verb::Scrub(arguments) => with_context(settings, report, |context| scrub::run(&arguments, context)),
         Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
         Verb::Blame(arguments) => with_inputs(settings, report, |context| blame::run(&arguments, context)),
@@ -198,7 +200,7 @@ fn show_generation(root: &Root, reporter: &mut dyn Reporter) {
 
 /// Shows a run over all entities in which each of them is known to be in its desired state.
 fn show_settled(entities: usize, settings: &Settings, reporter: &mut dyn Reporter) -> Tally {
-    reporter.event(Event::WorkBegins);
+    reporter.event(Event::WorkBegins { forgets: false });
     reporter.event(Event::Settled(entities));
     reporter.event(Event::RefreshesDue(0));
     show_generation(&settings.root, reporter);

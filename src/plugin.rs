@@ -286,6 +286,12 @@ impl Plugin {
         self.identity.handshake.api_version >= API_VERSION_4 && self.identity.handshake.info.interferes
     }
 
+    /// Returns true if the plugin can forget entities.
+    #[must_use]
+    pub fn forgets(&self) -> bool {
+        self.can_check() && self.supports(Operation::Forget)
+    }
+
     /// Returns true if the plugin supports candidates and adoption.
     #[must_use]
     pub fn adopts(&self) -> bool {

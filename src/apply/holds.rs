@@ -152,7 +152,7 @@ impl Walk<'_> {
 
     /// Records which refreshes become due if the entities change. Entities that are known to be unchanged are skipped.
     pub(super) fn expect_refreshes(&mut self, set: &[EntityIndex]) -> Result<(), FatalError> {
-        if self.task == Task::Check {
+        if !self.task.is_apply() {
             return Ok(());
         }
         let sources: Vec<EntityIndex> =

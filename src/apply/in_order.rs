@@ -210,6 +210,7 @@ impl<'a> InOrder<'a> {
             self.reporter.event(match self.rules.task {
                 Task::Check => Event::WouldRefresh(work.entity, &sources),
                 Task::Apply | Task::ForceApply => Event::Refresh(work.entity, &sources),
+                Task::Forget => return,
             });
         }
     }

@@ -120,7 +120,7 @@ impl<'a> Outcome<'a> {
     pub(super) fn end(&self) -> End {
         self.end.unwrap_or(match self.task {
             Task::Check => End::Pending,
-            Task::Apply | Task::ForceApply => End::Changed,
+            Task::Apply | Task::ForceApply | Task::Forget => End::Changed,
         })
     }
 

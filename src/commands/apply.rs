@@ -6,7 +6,7 @@ use super::inputs::Inputs;
 use super::repairs::{Limits, lift};
 use crate::apply::Walk;
 use crate::cli::Apply;
-use crate::discovery::inventory::Purpose;
+use crate::discovery::inventory::{Inventory, Purpose};
 use crate::discovery::settled;
 use crate::error::{FatalError, exit};
 use crate::generations::{self, Keeper, Values};
@@ -16,6 +16,7 @@ use crate::host::lock::{self, Acquired, Lock, LockError};
 use crate::host::root::Root;
 use crate::host::settings::Settings;
 use crate::plan::refresh::Refreshes;
+use crate::plan::select::Selected;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{Event, Remarks, Reporter};
@@ -102,7 +103,7 @@ fn walk(
         reporter.end_paragraph();
     })?;
     let mut inputs = Inputs::new(settings, &arguments.selection.selectors).with_memory();
-    if !(arguments.force || arguments.output.json || arguments.unattended.is_some())
+    if !(arguments.force || arguments.forgets || arguments.output.json || arguments.unattended.is_some())
         && let Some(entities) = inputs.settled()
     {
         *lock = Some(lock_up(arguments, settings, interrupt, reporter)?);
@@ -126,6 +127,9 @@ fn walk(
     inventory.remembered.confirm();
     let Inputs { settings, fingerprint, .. } = &inputs;
     super::show_slips(&inventory, &selected, reporter);
+    if arguments.forgets && !can_forget(&inventory, &selected, reporter) {
+        return Err(FatalError::Reported);
+    }
     let flawed = inventory.is_flawed_for(&arguments.selection);
     let mut refreshes = Refreshes::load(database).map_err(FatalError::could_not_run)?;
     let mut sent = SentValues::load(database, inventory.cache()).map_err(FatalError::could_not_run)?;
@@ -135,7 +139,11 @@ fn walk(
     }
     let limits = Limits::load(arguments, (&inventory, &selected), &settings.root, database, reporter)?;
     let mut keeper = Keeper::begin(settings, &inventory.resources);
-    let task = if arguments.force { Task::ForceApply } else { Task::Apply };
+    let task = match arguments.force {
+        true => Task::ForceApply,
+        false if arguments.forgets => Task::Forget,
+        false => Task::Apply,
+    };
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, (refreshes, sent))
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff)
@@ -155,6 +163,23 @@ fn walk(
     inventory.remembered.save(&inventory.plugins, &inventory.entities, database, settings, is_idle);
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
+}
+
+/// Returns true if all selected entities can be forgotten. Reports the others.
+fn can_forget(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Reporter) -> bool {
+    let mut can = true;
+    for (_, entity) in inventory.selected_of(selected) {
+        let why = if !entity.is_orphan() {
+            "it is defined, so that the next apply would manage it again; remove its definition first".to_owned()
+        } else if !inventory.plugins[entity.plugin].forgets() {
+            format!("the plugin {} does not support that", entity.plugin_id())
+        } else {
+            continue;
+        };
+        can = false;
+        reporter.error(format!("cannot forget {}: {why}", entity.id()));
+    }
+    can
 }
 
 /// Takes the lock, waiting for other applies as long as the arguments say.

@@ -137,7 +137,7 @@ impl<'a> Recorder<'a> {
 
     fn observe(&mut self, event: &Event<'_>) {
         match event {
-            Event::WorkBegins => self.begin(),
+            Event::WorkBegins { .. } => self.begin(),
             Event::Settled(number) => self.counts.unchanged += number,
             Event::Begin(_) => self.draft.clear(),
             Event::Refresh(_, sources) => self.draft.refreshed_by = sources.iter().cloned().map(Text).collect(),

@@ -203,6 +203,8 @@ pub enum Task {
     Apply,
     /// Like `Apply`, but overwrite manual changes.
     ForceApply,
+    /// Remove its record, and leave the system as it is.
+    Forget,
 }
 
 impl Task {
@@ -211,7 +213,14 @@ impl Task {
             Task::Check => Operation::Check,
             Task::Apply => Operation::Apply,
             Task::ForceApply => Operation::ForceApply,
+            Task::Forget => Operation::Forget,
         }
+    }
+
+    /// Returns true if it changes the system.
+    #[must_use]
+    pub fn is_apply(self) -> bool {
+        matches!(self, Task::Apply | Task::ForceApply)
     }
 }
 

@@ -64,7 +64,10 @@ pub enum Event<'a> {
     /// A run with this ID has begun to check or apply entities.
     RunBegins(&'a RunId),
     /// The work on entities begins.
-    WorkBegins,
+    WorkBegins {
+        /// Whether they are forgotten, instead of checked or applied.
+        forgets: bool,
+    },
     /// Work on this entity begins.
     Begin(&'a Entity),
     /// Output of a plugin about an entity that is finished already.

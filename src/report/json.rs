@@ -24,6 +24,8 @@ pub(super) struct Json {
     state: JsonState,
     /// The messages about the current entity, for its last line.
     said: Said,
+    /// Whether entities are forgotten.
+    forgets: bool,
 }
 
 /// The messages about an entity, other than output.
@@ -85,7 +87,8 @@ impl Json {
                 self.state.begin_run(run);
                 Vec::new()
             }
-            Event::WorkBegins => {
+            Event::WorkBegins { forgets } => {
+                self.forgets = *forgets;
                 self.state.begin_tally();
                 Vec::new()
             }
@@ -99,8 +102,8 @@ impl Json {
             }
             Event::Begin(entity) => {
                 let rest = self.state.set_entity(Some(entity.id()));
-                let action = &entity.report().action;
-                let line = Line::Begin { id: entity.id().into(), action: action.into() };
+                let action = paragraphs::shown(entity, self.forgets).action;
+                let line = Line::Begin { id: entity.id().into(), action: (&action).into() };
                 [rest, self.state.line(&line)].concat()
             }
             Event::Belated(stream, bytes) => self.state.output_of_nobody(*stream, bytes),

@@ -24,6 +24,8 @@ pub(super) struct Paragraphs {
     reader: Reader,
     /// The current entity, until its report has been shown.
     prologue: Option<Entity>,
+    /// Whether entities are forgotten.
+    forgets: bool,
     /// The last line on stderr so far, for hints.
     unfinished_line: Vec<u8>,
 }
@@ -40,12 +42,12 @@ pub(super) struct Reader {
 impl Paragraphs {
     /// Shows paragraphs to this reader.
     pub(super) fn new(reader: Reader) -> Paragraphs {
-        Paragraphs { reader, prologue: None, unfinished_line: Vec::new() }
+        Paragraphs { reader, prologue: None, forgets: false, unfinished_line: Vec::new() }
     }
 
     fn show_prologue(&mut self, console: &mut Console) {
         if let Some(entity) = self.prologue.take() {
-            console.write_styled(&apply_report(&entity.report()));
+            console.write_styled(&apply_report(&shown(&entity, self.forgets)));
             console.end_paragraph();
         }
     }
@@ -203,6 +205,7 @@ impl Consumer for Paragraphs {
                 console.end_paragraph();
                 console.raw_diff(diff);
             }
+            Event::WorkBegins { forgets } => self.forgets = *forgets,
             Event::Begin(entity) => self.prologue = Some((*entity).clone()),
             Event::Belated(stream, bytes) => {
                 console.end_paragraph();
@@ -245,10 +248,20 @@ impl Consumer for Paragraphs {
             // Refreshes are internal; the plugin reports what it does.
             Event::Refresh(..) | Event::Broken | Event::Undone(_) => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
-            Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
+            Event::About(_) | Event::Waiting(..) | Event::Burst { .. } => {}
             Event::Settled(_) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }
+}
+
+/// Returns the report of an entity that is worked on. Its plugin describes what an apply does.
+pub(super) fn shown(entity: &Entity, forgets: bool) -> EntityReport {
+    let mut report = entity.report();
+    if forgets {
+        report.information.clear();
+        report.action = Action { verb: "Forgetting".into(), reason: None };
+    }
+    report
 }
 
 /// Returns the heading of an entity's output: `VERB ID (reason)`, then its information with keys as wide as the verb.

@@ -87,6 +87,7 @@ const COMMANDS: &[(&str, Form)] = &[
     ("holo generations \"$h\"", Text),
     ("holo rollback \"$h\"", Encoded),
     ("holo scrub --all \"$h\"", Encoded),
+    ("holo forget \"$h\"", Bytes),
     ("holo test \"$h\"", Text),
     ("holo plugin check \"$h\"", Text),
     ("holo help \"$h\"", Encoded),

@@ -16,6 +16,7 @@ mod edited;
 mod engine;
 mod examples;
 mod facts;
+mod forget;
 mod from_ansible;
 mod fuzz;
 mod generations;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         ("engine", engine::trials()),
         ("facts", facts::trials()),
         ("fuzz", fuzz::trials()),
+        ("forget", forget::trials()),
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
         ("growth", growth::trials()),

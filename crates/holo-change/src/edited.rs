@@ -1,4 +1,5 @@
-//! Versions of files that people have edited, kept before an apply overwrites them.
+//! Versions of files that people have edited, kept before an apply overwrites them, and originals that are kept when their
+//! entity is forgotten.
 //!
 //! A record in the state database describes each version. Contents are stored as for entities, large ones in the engine's
 //! directory. All of it is only accessible to its owner.
@@ -8,13 +9,13 @@ use crate::error::{PathError, Result};
 use crate::locations::Locations;
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::path_bytes;
-use crate::tracked::{Contents, Digest, State, Unmanaged};
+use crate::tracked::{Contents, Digest, State, Tracker, Tracks, Unmanaged};
 use bstr::ByteSlice;
 use holo_protocol::Text;
 use holo_state::{Durability, RecordChange};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +27,7 @@ const CONTENTS: &str = ".engine/edited";
 /// A version of a file that a person has edited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditedVersion {
-    /// The entity that has overwritten it.
+    /// The entity that has overwritten it, or of which it is an original.
     pub entity: Text,
     /// The path below the root.
     pub path: Text,
@@ -94,6 +95,42 @@ impl<'a> EditedVersions<'a> {
             }
             Some(_) | None => {}
         }
+        self.record(entity, path, (&state, size), sensitive)?;
+        Ok(state)
+    }
+
+    /// Keeps the originals of the paths in a record, except for those that are in place. Returns the paths of the others.
+    /// When this returns, the originals are on disk.
+    ///
+    /// # Errors
+    /// If an original cannot be read or kept.
+    pub fn keep_bases(
+        &self,
+        entity: &[u8],
+        tracker: &Tracker,
+        tracks: &Tracks,
+    ) -> std::result::Result<Vec<PathBuf>, Unmanaged> {
+        let mut kept = Vec::new();
+        for (path, track) in tracks.iter() {
+            let base = &track.base;
+            let has_content = matches!(base, State::File { .. } | State::Symlink { .. }) && !track.attributes_only;
+            if !has_content || tracker.state_of(tracks, &path).is_ok_and(|current| current == *base) {
+                continue;
+            }
+            let mut size = 0;
+            if let Some(content) = base.content() {
+                self.contents()?.add(&mut tracker.open_content(content)?, &path)?;
+                let counted = io::copy(&mut tracker.open_content(content)?, &mut io::sink());
+                size = counted.map_err(|error| PathError::new("read", &path, error))?;
+            }
+            self.record(entity, &path, (base, size), track.sensitive)?;
+            kept.push(path);
+        }
+        Ok(kept)
+    }
+
+    /// Records a version whose content is kept.
+    fn record(&self, entity: &[u8], path: &Path, (state, size): (&State, u64), sensitive: bool) -> Result<()> {
         let time = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
@@ -103,8 +140,7 @@ impl<'a> EditedVersions<'a> {
         let change = RecordChange { store: STORE.to_owned(), key: version.key(), value: Some(value) };
         // The content, which was written before, is then on disk as well.
         let written = self.0.database().lock().write_records(&[change], Durability::Disk);
-        written.map_err(PathError::of_state)?;
-        Ok(state)
+        written.map_err(PathError::of_state)
     }
 
     /// Returns all versions, the latest first. Damaged records are left out.
@@ -159,7 +195,7 @@ impl<'a> EditedVersions<'a> {
         self.contents()?.keep_only(&all.iter().filter_map(|version| version.state.content().cloned()).collect())
     }
 
-    fn invalid(&self, error: std::io::Error) -> PathError {
+    fn invalid(&self, error: io::Error) -> PathError {
         PathError::new("write", self.0.database().lock().path(), error)
     }
 }

@@ -45,6 +45,7 @@ use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPO
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -312,6 +313,14 @@ impl Tracker {
     pub fn keep_bytes(&self, bytes: &[u8]) -> Result<Digest> {
         self.begin()?;
         self.contents.keep_bytes(bytes)
+    }
+
+    /// Opens a content of a record.
+    ///
+    /// # Errors
+    /// If it is missing, or cannot be opened.
+    pub(crate) fn open_content(&self, digest: &Digest) -> Result<Box<dyn Read>> {
+        self.contents.open(digest)
     }
 
     /// Stores several contents for later changes.

@@ -3,7 +3,9 @@
 use crate::definitions::{self, Common, HealthCheck, Hindrance};
 use crate::health;
 use crate::index::{Table, define_index};
-use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness};
+use crate::{
+    Applied, Entity, EntityReport, FilePair, ForgetError, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness,
+};
 use bstr::BString;
 use std::path::Path;
 use std::thread;
@@ -91,6 +93,10 @@ impl<E: Entity> Entity for Declared<E> {
     fn parts(&self, host: &Host) -> Vec<BString> {
         let is_left_out = self.common.skipped.is_some() || !self.common.hindrances.is_empty();
         if is_left_out { Vec::new() } else { self.entity.parts(host) }
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        self.entity.forget(host, output)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

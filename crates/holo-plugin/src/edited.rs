@@ -1,9 +1,10 @@
-//! Overwriting what a person has edited, where `on_edit = "overwrite"` says so.
+//! Contents that are kept: what a person has edited, before `on_edit = "overwrite"` overwrites it, and the originals of
+//! entities that are forgotten.
 
-use crate::{Host, Mode};
+use crate::{Host, Mode, Output};
 use holo_change::PathHandle;
 use holo_change::edited::EditedVersions;
-use holo_change::tracked::{State, Unmanaged};
+use holo_change::tracked::{State, Tracker, Tracks, Unmanaged};
 use holo_protocol::OnEdit;
 use std::path::Path;
 
@@ -37,6 +38,43 @@ impl Host {
         sensitive: bool,
     ) -> Result<State, Unmanaged> {
         EditedVersions::of(self.locations()).keep(id.as_ref(), path, place, sensitive)
+    }
+
+    /// Keeps the original of a path, which is at `place` in the state directory, before its entity is forgotten.
+    ///
+    /// # Errors
+    /// If it cannot be read or kept.
+    pub fn keep_original(
+        &self,
+        id: impl AsRef<[u8]>,
+        path: &Path,
+        place: &PathHandle,
+        sensitive: bool,
+        output: &mut Output<'_>,
+    ) -> Result<(), Unmanaged> {
+        if self.keep_edited(id, path, place, sensitive)? != State::Absent {
+            self.tell_kept(path, output);
+        }
+        Ok(())
+    }
+
+    /// Keeps the originals of paths in a record, before its entity is forgotten. Those that are in place need not be kept.
+    ///
+    /// # Errors
+    /// If one cannot be read or kept.
+    pub fn keep_originals(
+        &self,
+        id: impl AsRef<[u8]>,
+        (tracker, tracks): (&Tracker, &Tracks),
+        output: &mut Output<'_>,
+    ) -> Result<(), Unmanaged> {
+        let kept = EditedVersions::of(self.locations()).keep_bases(id.as_ref(), tracker, tracks)?;
+        kept.iter().for_each(|path| self.tell_kept(path, output));
+        Ok(())
+    }
+
+    fn tell_kept(&self, path: &Path, output: &mut Output<'_>) {
+        output.print(format!(">> kept the original of {}\n", self.below_root(path).display()));
     }
 }
 

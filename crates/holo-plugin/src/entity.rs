@@ -3,9 +3,11 @@
 use crate::definitions::{HealthCheck, Hindrance};
 use crate::{EntityReport, FilePair, Host, Output, Span};
 use bstr::BString;
+use holo_change::base_store::BaseStore;
 use holo_process::Program;
 use holo_protocol::{OnEdit, Witness, environment as names};
 use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 /// A managed entity.
@@ -60,6 +62,19 @@ pub trait Entity {
         Vec::new()
     }
 
+    /// Removes the record of an entity without definition, which is then unknown, and leaves the system as it is. An original
+    /// content is [kept](Host::keep_original) before.
+    ///
+    /// # Errors
+    /// If there is no record, or it cannot be removed.
+    fn forget(&self, host: &Host, _: &mut Output<'_>) -> Result<(), ForgetError> {
+        let (records, id) = (BaseStore::open(host.locations()), self.report().id.to_string());
+        if records.text(&id)?.is_none() {
+            return Err("it has no record".into());
+        }
+        Ok(records.forget(&id)?)
+    }
+
     /// Returns two files that show the user's changes; `None` if they cannot be shown as files. The files need not
     /// exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;
@@ -76,6 +91,16 @@ pub trait Entity {
     /// user. The system is not changed.
     fn blame(&self, _: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
         None
+    }
+}
+
+/// The reason why an entity could not be forgotten.
+#[derive(Clone, Debug)]
+pub struct ForgetError(pub(crate) String);
+
+impl<E: fmt::Display> From<E> for ForgetError {
+    fn from(reason: E) -> ForgetError {
+        ForgetError(reason.to_string())
     }
 }
 

@@ -67,7 +67,7 @@ pub use concurrently::Part;
 pub use concurrently::PartIndex;
 pub use concurrently::apply_one;
 pub use concurrently::{apply as apply_concurrently, apply_in_lanes, check as check_concurrently, in_threads};
-pub use entity::{Applied, Entity, ForceTo, Job, Mode, SetAnswers, Verdict};
+pub use entity::{Applied, Entity, ForceTo, ForgetError, Job, Mode, SetAnswers, Verdict};
 pub use holo_diff as diff;
 pub use holo_facts as facts;
 pub use holo_index as index;

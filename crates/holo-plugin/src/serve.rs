@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | health [ID...] | adopt [ID] | watch | session";
+const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | forget ID | preview ID | blame ID [PATH] | doctor | health [ID...] | adopt [ID] | watch | session";
 
 /// The command that a plugin process was started with.
 #[derive(Debug, PartialEq, Eq)]

@@ -162,6 +162,8 @@ pub enum Operation {
     Apply,
     /// Like `Apply`, but overwrite manual changes.
     ForceApply,
+    /// Remove the records of entities without definition, and leave the system as it is.
+    Forget,
     /// Name two files that show an entity's manual changes. Answered by [`Answer::Diff`], or by no such answer if there
     /// is no difference to show.
     Diff,
@@ -182,8 +184,15 @@ pub enum Operation {
 impl Operation {
     /// The operations that a plugin need not support. `info` lists them with their names in capitals: `PREVIEW=1`. For
     /// `SCAN`, this refers to scans that are limited to some entities.
-    pub const OPTIONAL: [Operation; 6] =
-        [Operation::Preview, Operation::Doctor, Operation::Health, Operation::Blame, Operation::Scan, Operation::Adopt];
+    pub const OPTIONAL: [Operation; 7] = [
+        Operation::Preview,
+        Operation::Doctor,
+        Operation::Health,
+        Operation::Blame,
+        Operation::Scan,
+        Operation::Adopt,
+        Operation::Forget,
+    ];
 
     /// Returns the operation with this name.
     #[must_use]
@@ -199,6 +208,7 @@ impl Operation {
             Operation::Check => "check",
             Operation::Apply => "apply",
             Operation::ForceApply => "force-apply",
+            Operation::Forget => "forget",
             Operation::Diff => "diff",
             Operation::Preview => "preview",
             Operation::Doctor => "doctor",

@@ -15,7 +15,8 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::{Tree, path_bytes};
 use holo_download::Address;
 use holo_plugin::{
-    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Silence, Verdict, Witness,
+    Action, Applied, Asset, Entity, EntityReport, FilePair, ForgetError, Host, Mode, Output, Preview, Silence, Verdict,
+    Witness,
 };
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -148,6 +149,16 @@ impl Entity for ArchiveEntity {
                 if has_changed.get() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
         }
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        let forgotten = self.store(host).and_then(|store| {
+            let _locked = self.shared.lock_state(host, || store.tidy())?;
+            let report = self.report();
+            let removal = Removal { store: &store, id: &self.id, path: self.path(), report: &report };
+            removal.forget(host, output)
+        });
+        Ok(forgotten?)
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {

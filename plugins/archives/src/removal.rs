@@ -8,7 +8,7 @@ use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::tree_store::{OwnedTree, PendingEntry, TreeError};
 use holo_change::{Durability, Kind, PathHandle};
-use holo_plugin::{EntityReport, ForceTo, Output};
+use holo_plugin::{EntityReport, ForceTo, Host, Output};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,6 +120,32 @@ impl Removal<'_> {
             changes.push(format!("forgot {}", self.id));
         }
         Ok(changes)
+    }
+
+    /// Removes the record of the archive, and leaves its files. Originals that no other archive needs are kept.
+    pub(crate) fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ArchiveError> {
+        let record = self.record()?;
+        let bases = self.store.trees.bases();
+        let mut drop_base = |path: &Path| -> Result<(), ArchiveError> {
+            host.keep_original(self.id, path, &bases.location(path), false, output)?;
+            Ok(bases.remove(path)?)
+        };
+        for directory in &record.trees {
+            let kept = self.store.trees.manifest(self.id, Path::new(directory));
+            let Some(manifest) = kept.load()? else { continue };
+            let owners = self.store.owners_below(self.id, Path::new(directory))?;
+            for path in manifest.entries.keys().map(|path| Path::new(directory).join(path)) {
+                if bases.has(&path)? && !owners.has(&path)? {
+                    drop_base(&path)?;
+                }
+            }
+            kept.remove()?;
+        }
+        let path = self.canonical()?;
+        if bases.has(&path)? && !self.has_another()? {
+            drop_base(&path)?;
+        }
+        Ok(self.store.forget(self.id)?)
     }
 
     pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {

@@ -17,14 +17,14 @@ pub(crate) use found::{Contradicted, DeclaredScan};
 
 use access::Accesses;
 use bstr::{BString, ByteSlice};
-use holo_change::Image;
 use holo_change::image_store::{self, BASE};
 use holo_change::tracked::{Digest, State};
+use holo_change::{Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{
-    Accounts, Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Origin, Output, Span, Verdict, Witness,
-    apply_one, leads_through_symlink,
+    Accounts, Applied, Entity, EntityReport, FilePair, ForceTo, ForgetError, Host, Mode, Origin, Output, Span, Verdict,
+    Witness, apply_one, leads_through_symlink,
 };
 use inspection::Inspection;
 use std::fs;
@@ -35,6 +35,19 @@ impl DeclaredFile {
     /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist or this is unknown.
     pub(crate) fn restored(&self, host: &Host) -> Option<Image> {
         preview::restored(self, host).ok().flatten()
+    }
+
+    fn forget_record(&self, host: &Host, output: &mut Output<'_>) -> Result<(), DeclaredError> {
+        let _held = Tree::open(host.state_dir())?.hold()?;
+        let inspection = Inspection::open(host)?;
+        let id = self.id();
+        if let Some(record) = inspection.recall(self)? {
+            host.keep_originals(&id, (&inspection.tracker, &record.base), output)?;
+        }
+        if access::has_records(host) {
+            access::records(host).forget(&id)?;
+        }
+        Ok(inspection.tracker.bases().forget(&id)?)
     }
 
     /// Returns the digest of the declared content, if there is one and it can be read.
@@ -55,6 +68,13 @@ impl Entity for DeclaredFile {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         Checks::open(host).verdict(self, mode, output)
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        self.forget_record(host, output).map_err(|error| match error {
+            DeclaredError::NeedsForce(reason) | DeclaredError::Never(reason) => reason.into(),
+            DeclaredError::Meanwhile => "it was changed meanwhile".into(),
+        })
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {

@@ -22,7 +22,9 @@ use definition::{Ensure, SharedKeys};
 use holo_change::claims::Claims;
 use holo_change::tracked::Digest;
 use holo_plugin::definitions::{Invalid, Location};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Span, Verdict, apply_one};
+use holo_plugin::{
+    Applied, Asset, Entity, EntityReport, FilePair, ForgetError, Host, Job, Mode, Output, Span, Verdict, apply_one,
+};
 use inspection::look;
 use ledger::{Draft, Plan, Spot};
 use record::CachedFile;
@@ -93,6 +95,10 @@ impl Entity for EditEntity {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check(host, &[Job { entity: self, mode }]).pop().map_or(Verdict::Failed, |checked| checked.tell(output))
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        Ok(record::forget(host, self, output)?)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

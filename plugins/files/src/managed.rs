@@ -9,7 +9,9 @@ use holo_change::tracked::Digest;
 use holo_change::{Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{HealthCheck, Hindrance};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict, Witness};
+use holo_plugin::{
+    Applied, Entity, EntityReport, FilePair, ForgetError, Host, Mode, Output, Sent, Span, Verdict, Witness,
+};
 use std::path::{Path, PathBuf};
 
 pub(crate) enum ManagedFile {
@@ -229,6 +231,19 @@ impl Entity for ManagedFile {
                 output.error(format!("skipping target: {}", contradicted.reason));
                 Verdict::Failed
             }
+        }
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        match self {
+            ManagedFile::Overlay(entity) => entity.forget(host, output),
+            ManagedFile::WithSidecar(entity) => entity.forget(host, output),
+            ManagedFile::Declared(entity) => entity.forget(host, output),
+            ManagedFile::Edit(entity) => entity.forget(host, output),
+            ManagedFile::OverlayAfter(declared, overlay) => {
+                declared.forget(host, output).and_then(|()| overlay.forget(host, output))
+            }
+            ManagedFile::Contradicted(contradicted) => Err((&contradicted.reason).into()),
         }
     }
 

@@ -21,14 +21,16 @@ pub(crate) use check::{Checked, check_many};
 pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 pub(crate) use preparation::BufferedOutput;
 
-use change::{Consequences, Outcome};
+use change::{Change, Consequences, Outcome};
 use check::Target;
 use context::Context;
 use holo_change::image_store::{ImageStore, STAGED};
+use holo_change::tracked::{State, Unmanaged};
 use holo_change::{Commits, Ended, Image};
 use holo_plugin::system::OS_RELEASE_PATHS;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness, apply_one,
+    Applied, Entity, EntityReport, FilePair, ForgetError, Host, Job, Mode, Output, SetAnswers, Span, Verdict, Witness,
+    apply_one,
 };
 use preparation::Indexed;
 use std::path::{Path, PathBuf};
@@ -135,6 +137,25 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 }
 
 impl FileEntity {
+    /// Removes the images of an orphan, and leaves its target.
+    fn forget_images(&self, host: &Host, output: &mut Output<'_>) -> Result<(), Unmanaged> {
+        let context = Context::open(host)?;
+        let images = &context.layout.images;
+        let (base, target) = (images.base(&self.path), images.target(&self.path));
+        if State::of(&base).ok() != State::of(&target).ok() {
+            host.keep_original(self.id(), &self.path, &base, self.is_sensitive(), output)?;
+        }
+        let mut change = Change::new(0, &self.path);
+        change.files.forget_target();
+        let mut commits = Commits::default();
+        commits.add(change.files, change.consequences, images);
+        let ended = commits.flush(images);
+        ended.into_iter().try_for_each(|(_, _, result)| result)?;
+        entity::forget([self.path.as_path()].into_iter(), host, images);
+        context.close();
+        Ok(())
+    }
+
     /// Checks an overlay whose target will have the image `before` when it is applied, or none.
     pub(crate) fn check_after(
         &self,
@@ -164,6 +185,10 @@ impl Entity for FileEntity {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check::check(self, (host, mode), Target::Found, output)
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        Ok(self.forget_images(host, output)?)
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {

@@ -20,9 +20,9 @@ use holo_plugin::definitions::{self, Common, Definitions, Hindrance};
 use holo_plugin::index::Table;
 use holo_plugin::system::{OS_RELEASE_PATHS, Root};
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job, Level,
-    Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, Witness, apply_one, leads_through_symlink,
-    missing_programs,
+    API_VERSION_4, Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, ForgetError, Host,
+    Job, Level, Mode, Output, Part, Plugin, ScanError, SetAnswers, Silence, Verdict, Witness, apply_one,
+    leads_through_symlink, missing_programs,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -261,6 +261,10 @@ impl Entity for Managed {
         self.entity().check(host, mode, output)
     }
 
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        self.entity().forget(host, output)
+    }
+
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         self.entity().send(host, names, output);
     }
@@ -315,6 +319,13 @@ impl Entity for PackageEntity {
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         apply_one(self, mode, output, |set, answers| transaction::apply(host, set, answers))
+    }
+
+    fn forget(&self, host: &Host, _: &mut Output<'_>) -> Result<(), ForgetError> {
+        let PackageRecords::Orphan(orphan) = &self.records else { return Err("it is defined".into()) };
+        let names = FullNames::new(host);
+        let name_of = |base: &_| names.name_of_base(base);
+        Ok(BaseStore::open(host.locations()).forget_orphans([&**orphan], &things(&name_of))?)
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {

@@ -16,8 +16,8 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definition, Definitions};
 use holo_plugin::system::package_manager::INDEX;
 use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Preview, SENSITIVE, ScanError, Shown,
-    Verdict, Witness, apply_one, leads_through_symlink,
+    Applied, Asset, Entity, EntityReport, FilePair, ForceTo, ForgetError, Host, Mode, Output, Preview, SENSITIVE,
+    ScanError, Shown, Verdict, Witness, apply_one, leads_through_symlink,
 };
 use inspection::{Inspection, RepositoryError};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -148,6 +148,20 @@ impl Entity for RepositoryEntity {
                 Verdict::Failed
             }
         }
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        let reason = |error: RepositoryError| -> ForgetError {
+            match error {
+                RepositoryError::Failed(problem) => problem.summary.into(),
+                RepositoryError::Meanwhile => "it was changed meanwhile".into(),
+            }
+        };
+        let inspection = Inspection::open(host).map_err(reason)?;
+        if let Some(record) = inspection.recall(self).map_err(reason)? {
+            host.keep_originals(&self.id, (&inspection.tracker, &record.base.tracks), output)?;
+        }
+        Ok(inspection.bases.forget(&self.id)?)
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {

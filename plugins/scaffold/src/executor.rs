@@ -361,6 +361,14 @@ impl Executor<'_> {
         if refused.is_empty() || force { Ok(scrubbing) } else { Err(ScaffoldError::NeedsForce(refused.join(", "))) }
     }
 
+    /// Removes the record of an orphan.
+    pub(crate) fn forget(&self, entity: &Scaffold, output: &mut Output<'_>) -> Result<()> {
+        if let Some(remembered) = self.recall(entity)? {
+            self.host.keep_originals(entity.id(), (&self.tracker, remembered.base.tracks()), output)?;
+        }
+        Ok(self.memory.forget(&entity.id())?)
+    }
+
     /// Restores the state before the first apply.
     fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.recovered(entity)? else { return Ok(Applied::Unchanged) };

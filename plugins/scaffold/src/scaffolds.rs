@@ -15,8 +15,8 @@ use holo_change::tracked::State;
 use holo_change::{CanonicalPaths, Notices, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, ForceTo, Host, Job, Mode, Origin, Output, Plugin, ScanError, SetAnswers,
-    Silence, Span, Verdict, Witness, apply_concurrently, check_concurrently, definitions,
+    Applied, Entity, EntityReport, FilePair, ForceTo, ForgetError, Host, Job, Mode, Origin, Output, Plugin, ScanError,
+    SetAnswers, Silence, Span, Verdict, Witness, apply_concurrently, check_concurrently, definitions,
 };
 use serde::de::IgnoredAny;
 use std::collections::BTreeSet;
@@ -159,6 +159,11 @@ impl Entity for Scaffold {
                 if has_begun() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
         }
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        let forgotten = Executor::open(host).and_then(|executor| executor.forget(self, output));
+        forgotten.map_err(|(ScaffoldError::NeedsForce(reason) | ScaffoldError::Never(reason))| reason.into())
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {

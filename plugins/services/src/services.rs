@@ -13,9 +13,9 @@ use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Applied, Asset, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Job,
-    Level, Mode, Output, Plugin, ScanError, SetAnswers, Silence, Touched, Verdict, WatchLine, apply_one,
-    missing_programs, process,
+    API_VERSION_4, Adopted, Adoption, Applied, Asset, Candidate, Diagnosis, Entity, EntityReport, FilePair,
+    ForgetError, Host, Job, Level, Mode, Output, Plugin, ScanError, SetAnswers, Silence, Touched, Verdict, WatchLine,
+    apply_one, missing_programs, process,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -281,6 +281,14 @@ impl Entity for Service {
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn forget(&self, host: &Host, _: &mut Output<'_>) -> Result<(), ForgetError> {
+        let Service::Unit(unit) = self else { return Err("it has no record".into()) };
+        let EntityRecords::Orphan(orphan) = &unit.records else { return Err("it is defined".into()) };
+        let (provider, root) = (unit.all.provider, Root::new(host.root()));
+        let name = |record: &Record| name_of(provider, &root, record);
+        Ok(BaseStore::open(host.locations()).forget_orphans([&**orphan], &things(&name))?)
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {

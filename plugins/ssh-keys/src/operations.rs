@@ -7,7 +7,8 @@ use crate::section::{Edit, Section, SectionIndex, Sections, Source};
 use bstr::{BString, ByteSlice};
 use holo_change::error::PathError;
 use holo_plugin::{
-    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one,
+    Action, Applied, Asset, Entity, EntityReport, FilePair, ForgetError, Host, Job, Mode, Output, SetAnswers, Verdict,
+    apply_one,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -194,10 +195,15 @@ fn fail_or_forget(host: &Host, set: &KeySet, error: &KeySetError, force: bool) -
         return Outcome::failed(set, error, Applied::FAILED_UNCHANGED);
     }
     let id = set.name.id();
-    let forgotten = record::write(host, set.name.parts(), &[])
-        .and_then(|()| Record::hold(host)?.remove([&id]))
+    let forgotten = forget(host, set)
         .map(|()| Outcome::new(Applied::ChangedQuietly(vec![format!("forgot {id}, whose keys cannot be located")])));
     forgotten.unwrap_or_else(|error| Outcome::failed(set, &error.into(), Applied::FAILED_UNCHANGED))
+}
+
+/// Removes the record of a key set, and leaves its keys.
+fn forget(host: &Host, set: &KeySet) -> Result<(), PathError> {
+    record::write(host, set.name.parts(), &[])?;
+    Record::hold(host)?.remove([&set.name.id()])
 }
 
 /// Returns the changes of each key set as messages. A change of mode is attributed to the first key set that has keys.
@@ -337,6 +343,10 @@ impl Entity for KeySet {
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let outcomes = check(host, &[self]);
         outcomes.into_iter().next().map_or(Verdict::Failed, |(_, outcome)| outcome.report(output))
+    }
+
+    fn forget(&self, host: &Host, _: &mut Output<'_>) -> Result<(), ForgetError> {
+        Ok(forget(host, self)?)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

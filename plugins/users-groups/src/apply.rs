@@ -4,7 +4,7 @@ use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::definition::{Definition, Membership};
 use crate::entity::{AccountEntity, preview};
 use crate::histories;
-use crate::images::{Images, Moment};
+use crate::images::{Images, Moment, to_text};
 use crate::plan::{self, Scrubbing, Step};
 use crate::providers::{Command, CommandError, Creation};
 use crate::state::AccountState;
@@ -34,6 +34,19 @@ pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &m
         // In version 3, the error of an account does not fail the plugin. All errors have been printed.
         Applied::Failed { version_3_status: 0, nothing_changed: !has_changed }
     })
+}
+
+/// Removes the records of an orphan, and prints its original state.
+pub(crate) fn forget(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Result<(), AccountError> {
+    let images = Images::open(host)?;
+    let _held = images.hold()?;
+    match images.load(Moment::Base, &entity.id)? {
+        Some(base) if base.is_bare() => output.print(format!(">> {} did not exist\n", entity.id)),
+        Some(base) => output.print(format!(">> the original state of {}:\n{}", entity.id, to_text(&base))),
+        None => {}
+    }
+    let mut has_changed = false;
+    Work { entity, host, images: &images, output, has_changed: &mut has_changed }.forget(&entity.id)
 }
 
 /// The apply of one account.

@@ -12,8 +12,8 @@ use bstr::{BStr, BString};
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Level, Mode, Output,
-    Plugin, ScanError, Silence, Verdict, Witness, missing_programs,
+    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, ForgetError, Host, Level, Mode,
+    Output, Plugin, ScanError, Silence, Verdict, Witness, missing_programs,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -85,6 +85,10 @@ impl Entity for AccountEntity {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check(self, host, mode, output)
+    }
+
+    fn forget(&self, host: &Host, output: &mut Output<'_>) -> Result<(), ForgetError> {
+        apply::forget(self, host, output).map_err(|AccountError(reason)| reason.into())
     }
 
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {

@@ -107,8 +107,14 @@ fn first_entities(harness: &mut Harness<'_, '_>, sets: Vec<Vec<BString>>) -> Vec
 fn unknown_entity(harness: &mut Harness<'_, '_>, like: Option<&BString>) -> Result<(), FatalError> {
     let kind = like.and_then(|id| id.split_once_str(":")).map_or(harness.id.as_bytes(), |(kind, _)| kind);
     let id = BString::from([kind, b":no-such-entity"].concat());
-    for operation in [Operation::Check, Operation::Apply, Operation::ForceApply, Operation::Diff] {
-        if operation == Operation::Check && harness.manner.api_version < API_VERSION_4 {
+    let all = [Operation::Check, Operation::Apply, Operation::ForceApply, Operation::Diff, Operation::Forget];
+    for operation in all {
+        let is_missing = match operation {
+            Operation::Check => harness.manner.api_version < API_VERSION_4,
+            Operation::Forget => !harness.manner.supports(operation),
+            _ => false,
+        };
+        if is_missing {
             continue;
         }
         let subject = harness.subject(operation.word(), std::slice::from_ref(&id));
@@ -174,6 +180,7 @@ fn operate(
             Operation::Scan
             | Operation::Apply
             | Operation::ForceApply
+            | Operation::Forget
             | Operation::Doctor
             | Operation::Health
             | Operation::Blame
@@ -229,6 +236,7 @@ fn judge(
         Operation::ForceApply => Rule::ForceApply,
         Operation::Scan
         | Operation::Apply
+        | Operation::Forget
         | Operation::Doctor
         | Operation::Health
         | Operation::Blame

@@ -42,7 +42,7 @@ pub struct Track {
     pub(super) in_place: bool,
     /// True if the content of the file is not managed. The content in `provisioned` is meaningless then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) attributes_only: bool,
+    pub(crate) attributes_only: bool,
     /// True if the content of the file must not be displayed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,

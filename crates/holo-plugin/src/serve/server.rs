@@ -7,7 +7,8 @@ use super::{
     verdict_messages,
 };
 use crate::{
-    Adopted, Adoption, Applied, Entity, FilePair, Host, Job, Mode, Output, Plugin, Silence, Sink, Verdict, concurrently,
+    Adopted, Adoption, Applied, Entity, FilePair, ForgetError, Host, Job, Mode, Output, Plugin, SetAnswers, Silence,
+    Sink, Verdict, concurrently,
 };
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Operation, Outcome, Request};
@@ -94,6 +95,7 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
             Operation::Check => self.check(ids().collect(), &Modes::new(request, &self.host)),
             Operation::Apply => self.apply(ids().collect(), false, &Modes::new(request, &self.host)),
             Operation::ForceApply => self.apply(ids().collect(), true, &Modes::new(request, &self.host)),
+            Operation::Forget => self.forget(ids().collect(), &Modes::new(request, &self.host)),
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
             Operation::Doctor => self.doctor(),
@@ -299,6 +301,30 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
             // Preparations for sets, such as reading a list of unchanged files, do not pay off for one entity.
             [_] if W::ONE_REQUEST => concurrently::apply(host, set, 1, answers),
             set => plugin.apply_set(host, set, answers),
+        })
+    }
+
+    fn forget(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
+        let ids = self.find_all(ids);
+        self.work_on_set(&ids, false, modes, |_, host, set, answers| {
+            let answers: &mut dyn SetAnswers = answers;
+            for (index, job) in set.iter().enumerate() {
+                answers.begin(index);
+                let report = job.entity.report();
+                let mut output = answers.output(index);
+                let forgotten = match report.edges.orphan {
+                    true => job.entity.forget(host, &mut output),
+                    false => Err("it is defined; remove its definition first".into()),
+                };
+                let applied = match forgotten {
+                    Ok(()) => Applied::ChangedQuietly(vec![format!("forgot {}", report.id)]),
+                    Err(ForgetError(reason)) => {
+                        output.error(reason);
+                        Applied::FAILED_UNCHANGED
+                    }
+                };
+                answers.end(index, applied);
+            }
         })
     }
 

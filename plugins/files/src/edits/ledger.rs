@@ -100,6 +100,24 @@ impl Ledger {
         self.visible().map(|item| matches!(item.mark, Mark::Instead(_))).collect()
     }
 
+    /// Makes the lines that an edit has inserted those of the user, and drops the lines that it has removed.
+    pub(super) fn release(&mut self, edit: &str) {
+        self.items.retain_mut(|item| {
+            let is_own = item.mark.is_of(edit);
+            let stays = !is_own || item.mark.is_visible();
+            if is_own {
+                item.mark = Mark::Theirs;
+            }
+            stays
+        });
+    }
+
+    /// Returns the lines of the user that an edit has removed.
+    pub(super) fn removed_by(&self, edit: &str) -> impl Iterator<Item = &[u8]> {
+        let is_removed = move |item: &&Item| matches!(&item.mark, Mark::Hidden(by) if by == edit);
+        self.items.iter().filter(is_removed).map(|item| item.line.as_slice())
+    }
+
     /// Returns the edits that have inserted or removed a line.
     pub(super) fn edits(&self) -> BTreeSet<&str> {
         self.items.iter().filter_map(|item| item.mark.edit()).collect()

@@ -1,10 +1,11 @@
 //! The records of edited files: the edits of each file, and the owners of its lines. A file is read together with its record.
 
+use super::EditEntity;
 use super::ledger::{Draft, Ledger, Segments};
 use holo_change::base_store::{BaseStore, ChangeCounter, Remembered};
 use holo_change::snapshot::Snapshot;
 use holo_change::tracked::EditedFiles;
-use holo_change::{PathError, PathHandle, Stamp, is_between};
+use holo_change::{PathError, PathHandle, Stamp, Tree, is_between};
 use holo_plugin::{EntityReport, Host, Output, Text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -115,6 +116,30 @@ impl Records {
         }
         self.0.keep(&Remembered::new(&EntityReport::new(EditedFiles::record_id(&path)), record.clone()))
     }
+}
+
+/// Removes an edit from the record of its file, whose lines are then the user's. Prints the lines that the edit has removed, as nothing else
+/// contains them.
+pub(super) fn forget(host: &Host, edit: &EditEntity, output: &mut Output<'_>) -> Result<(), PathError> {
+    let _held = Tree::open(host.state_dir())?.hold()?;
+    let records = Records::open(host);
+    for mut record in records.all(output)? {
+        let mut ledger = record.now.ledger();
+        if !record.edits().any(|made| made.id() == edit.id) {
+            continue;
+        }
+        let removed: Vec<&[u8]> = ledger.removed_by(&edit.id).collect();
+        if !removed.is_empty() && !record.is_sensitive() {
+            output.print(format!(">> it had removed from {}:\n", host.below_root(&record.path()).display()));
+            removed.iter().for_each(|line| output.print([b"   ", *line, b"\n"].concat()));
+        }
+        ledger.release(&edit.id);
+        // An intent of a killed run is dropped, and its lines count as the user's.
+        let now = Version::new(record.now.created, record.now.made(), &ledger);
+        record.settle(now);
+        records.keep(&record)?;
+    }
+    Ok(())
 }
 
 impl FileRecord {
