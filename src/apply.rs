@@ -29,7 +29,7 @@ use holo_events::Tally;
 use holo_protocol::{FilePair, Message};
 use holo_state::StateError;
 use in_order::{InOrder, Work};
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use outcome::{Outcome, Rules, Said};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -387,7 +387,8 @@ impl<'a> Walk<'a> {
             let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
             let before = pending.next().flatten();
             let (refresh, pending) = (self.refreshes.is_due(id), may_be_brought || before.is_some());
-            jobs.push(Job { id, refresh, pending, received, wanted, renewed });
+            let due_since = self.refreshes.left_since(id).map(Timestamp::as_second);
+            jobs.push(Job { id, refresh, due_since, pending, received, wanted, renewed });
             works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id)));
             outcomes.push(Outcome::new(task, before));
         }

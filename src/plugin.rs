@@ -12,7 +12,7 @@ use crate::host::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
-use holo_protocol::session::{Answer, Operation, Received, Request, Stream, Wanted};
+use holo_protocol::session::{Answer, Due, Operation, Received, Request, Stream, Wanted};
 use holo_protocol::{API_VERSION_4, AdoptMessage, Adoption, Candidate, FilePair, ScanLimit, Span, Text, Witness};
 use identity::Identity;
 use process::StartError;
@@ -410,6 +410,7 @@ fn jobs_request(operation: Operation, jobs: &[Job<'_>]) -> Request {
     Request {
         entities: ids(|_| true),
         refresh: ids(|job| job.refresh),
+        due: jobs.iter().filter_map(|job| Some(Due { entity: text(job), since: job.due_since? })).collect(),
         pending: ids(|job| job.pending),
         received: received.map(|job| Received { entity: text(job), values: texts(job.received) }).collect(),
         wanted: wanted.map(|job| Wanted { entity: text(job), names: texts(job.wanted) }).collect(),

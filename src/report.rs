@@ -19,7 +19,7 @@ use paragraphs::{Paragraphs, Reader};
 use status::Status;
 
 pub use console::output_pipe;
-pub use event::{Adopted, BlamedLine, End, Event, Finding, Form, NotAdopted, Noticed};
+pub use event::{Adopted, BlamedLine, End, Event, Finding, Form, NotAdopted, Noticed, Reason};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 /// A consumer of events.

@@ -5,10 +5,9 @@ use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, PluginIndex};
 use crate::error::FatalError;
 use crate::plugin::Task;
-use crate::report::{End, Event, Reporter};
+use crate::report::{End, Event, Reason, Reporter};
 use bstr::{BString, ByteSlice};
 use holo_events::Tally;
-use holo_protocol::{Message, words};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl Walk<'_> {
         for (plugin, set) in self.unseen(sets, &changed) {
             let mut heard = Heard::default();
             let outcomes = self.work(&set, Task::Check, &mut heard)?;
-            for ((&entity, outcome), about) in set.iter().zip(outcomes).zip(heard.about) {
+            for ((&entity, outcome), about) in set.iter().zip(outcomes).zip(heard.reasons) {
                 let is_right = matches!(outcome.end(), End::Unchanged | End::ConditionNotMet) || outcome.is_unknown();
                 let Some(was) = self.ends[entity].filter(|_| !is_right) else { continue };
                 let others = self.plan.order().iter().filter(|&&other| {
@@ -97,29 +96,15 @@ fn undone(mut others: Vec<String>, about: &BString) -> String {
 /// Hears what a check says about each entity.
 #[derive(Default)]
 struct Heard {
-    about: Vec<BString>,
-    current: BString,
-}
-
-impl Heard {
-    fn take(&mut self, text: impl Into<BString>) {
-        if self.current.is_empty() {
-            self.current = text.into();
-        }
-    }
+    reasons: Vec<BString>,
+    current: Reason,
 }
 
 impl Reporter for Heard {
     fn event(&mut self, event: Event<'_>) {
-        match event {
-            Event::Begin(_) => self.current.clear(),
-            Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => self.take(text.clone()),
-            Event::Message(Message::RequiresForceToOverwrite) => self.take(words::MODIFIED),
-            Event::Message(Message::RequiresForceToRestore) => self.take(words::DELETED),
-            Event::Failed(Some(reason)) => self.take(reason),
-            Event::Remark(remark) => remark.error_text().into_iter().for_each(|text| self.take(text)),
-            Event::End(..) => self.about.push(std::mem::take(&mut self.current)),
-            _ => {}
+        self.current.hear(&event);
+        if matches!(event, Event::End(..)) {
+            self.reasons.push(self.current.take().unwrap_or_default());
         }
     }
 }

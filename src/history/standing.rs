@@ -3,10 +3,10 @@
 use super::record::{VERSION, is_zero, now, to_json};
 use crate::error::FatalError;
 use crate::host::settings::{RunId, Settings};
-use crate::report::{End, Event, Reporter};
+use crate::report::{End, Event, Reason, Reporter};
 use bstr::BString;
 use holo_events::Tally;
-use holo_protocol::{Message, Text, words};
+use holo_protocol::Text;
 use holo_state::{Database, StateError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -118,8 +118,7 @@ impl Standing {
 /// Forwards the events of a check or an apply, and collects what they tell about the state of entities.
 pub struct Standings<'a> {
     reporter: &'a mut dyn Reporter,
-    /// The last fact about the current entity.
-    about: Option<BString>,
+    reason: Reason,
     off: Vec<Off>,
     /// The number of further ones.
     more: usize,
@@ -136,7 +135,7 @@ impl<'a> Standings<'a> {
     pub fn new(reporter: &'a mut dyn Reporter, is_complete: bool) -> Standings<'a> {
         Standings {
             reporter,
-            about: None,
+            reason: Reason::default(),
             off: Vec::new(),
             more: 0,
             worked: HashSet::new(),
@@ -199,18 +198,9 @@ impl<'a> Standings<'a> {
     }
 
     fn observe(&mut self, event: &Event<'_>) {
+        self.reason.hear(event);
         match event {
             Event::Settled(number) => self.entities += number,
-            Event::Begin(_) => self.about = None,
-            Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => {
-                self.about.get_or_insert_with(|| text.clone());
-            }
-            Event::Message(Message::RequiresForceToOverwrite) => self.about = Some(words::MODIFIED.into()),
-            Event::Message(Message::RequiresForceToRestore) => self.about = Some(words::DELETED.into()),
-            Event::Message(message @ Message::Deferred(_)) => self.about = Some(message.to_line()),
-            Event::Message(Message::Unknown) => self.about = Some("its plugin cannot tell".into()),
-            Event::Failed(Some(reason)) | Event::Skipped(reason) => self.about = Some((*reason).into()),
-            Event::Remark(remark) => self.about = remark.error_text().map(BString::from).or_else(|| self.about.take()),
             Event::Undone(_) => self.entities -= 1,
             Event::End(entity, end, _) => {
                 self.entities += 1;
@@ -223,7 +213,7 @@ impl<'a> Standings<'a> {
                         return;
                     }
                     let (id, plugin) = (entity.id().into(), entity.plugin_id().to_owned());
-                    self.off.push(Off { id, plugin, state, about: self.about.take().map(Text) });
+                    self.off.push(Off { id, plugin, state, about: self.reason.take().map(Text) });
                 }
             }
             _ => {}

@@ -25,6 +25,8 @@ pub struct Refreshes {
     /// The refreshes that differ from the database, with their value there. A refresh may come and go within a run
     /// without being written.
     unwritten: BTreeMap<(BString, BString), Option<Pending>>,
+    /// The targets whose refreshes are all left from earlier runs, with the time of the last change that caused one.
+    left: BTreeMap<BString, Timestamp>,
 }
 
 /// A refresh that is not done yet.
@@ -34,7 +36,7 @@ struct Pending {
     /// The ID of the target's plugin.
     plugin: String,
     sent: Vec<BString>,
-    /// The time at which it became due or, before that, at which it was first expected.
+    /// The time at which it became due; `None` if it is not due, or was expected when a run was killed.
     since: Option<Timestamp>,
 }
 
@@ -52,8 +54,13 @@ impl Refreshes {
             refreshes.set(source.as_bstr(), target.as_bstr(), Some(pending));
         }
         let sources: Vec<BString> = refreshes.refreshes.keys().cloned().collect();
-        // They were expected when the killed run was working on their sources.
-        sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), |since| since));
+        sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), None));
+        let last_change = |target: &BString| {
+            let times: Option<Vec<Timestamp>> =
+                refreshes.due_states(target.as_bstr()).map(|state| state.since).collect();
+            Some((target.clone(), times?.into_iter().max()?))
+        };
+        refreshes.left = refreshes.sources.keys().filter_map(last_change).collect();
         Ok(refreshes)
     }
 
@@ -63,6 +70,7 @@ impl Refreshes {
             refreshes: BTreeMap::new(),
             sources: BTreeMap::new(),
             unwritten: BTreeMap::new(),
+            left: BTreeMap::new(),
         }
     }
 
@@ -98,6 +106,13 @@ impl Refreshes {
     #[must_use]
     pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {
         self.due_states(target).filter_map(|state| state.since).min()
+    }
+
+    /// Returns the time of the last change because of which the refresh of a target is due, if earlier runs have left all of them
+    /// and the times of all changes are known.
+    #[must_use]
+    pub fn left_since(&self, target: &BStr) -> Option<Timestamp> {
+        self.left.get(target).copied()
     }
 
     /// Drops the refreshes of targets that no longer exist. `is_gone` gets the target's ID and that of its plugin. Returns the targets that
@@ -143,21 +158,20 @@ impl Refreshes {
     /// by [`secure`](Refreshes::secure) before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         if self.get(source, target).is_none() {
-            let state = Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: now() };
+            let state = Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: None };
             self.put(source, target, Some(state));
         }
     }
 
     /// Records that the source has changed: its expected refreshes become due.
     pub fn changed(&mut self, source: &BStr) {
-        self.make_due(source, |_| now());
+        self.make_due(source, now());
     }
 
-    /// Makes the expected refreshes of a source due. `since` maps the time at which a refresh was first expected to
-    /// that from which it is due.
-    fn make_due(&mut self, source: &BStr, since: impl Fn(Option<Timestamp>) -> Option<Timestamp>) {
+    /// Makes the expected refreshes of a source due.
+    fn make_due(&mut self, source: &BStr, since: Option<Timestamp>) {
         for (target, state) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
-            let since = since(state.since);
+            self.left.remove(&target);
             self.put(source, target.as_bstr(), Some(Pending { due: true, since, ..state }));
         }
     }

@@ -231,6 +231,8 @@ pub struct Job<'a> {
     pub id: &'a BStr,
     /// Whether it must be refreshed because an entity that it depends on has changed.
     pub refresh: bool,
+    /// The time from which the refresh has been due, in seconds since the epoch, if it is known.
+    pub due_since: Option<i64>,
     /// Whether, in a check, a pending entity may provide what this one lacks.
     pub pending: bool,
     /// The values sent to it with its refresh, and those that it receives by its definition, each `KEY=VALUE`.
@@ -251,7 +253,7 @@ impl<'a> Job<'a> {
     /// Returns a job for an entity, without a refresh or values.
     #[must_use]
     pub fn new(id: &'a BStr) -> Job<'a> {
-        Job { id, refresh: false, pending: false, received: &[], wanted: &[], renewed: false }
+        Job { id, refresh: false, due_since: None, pending: false, received: &[], wanted: &[], renewed: false }
     }
 }
 

@@ -92,6 +92,7 @@ pub(super) fn work(
     if job.refresh {
         environment.push((names::REFRESH, "1".into()));
     }
+    environment.extend(job.due_since.map(|since| (names::REFRESH_SINCE, since.to_string().into())));
     // Version 3 does not have refreshes.
     if !job.received.is_empty() && is_version_4 {
         environment.push((names::RECEIVED, names::join_received(job.received)));

@@ -9,7 +9,7 @@ use crate::host::settings::RunId;
 use bstr::{BStr, BString};
 use holo_events::{Line, Tally, Writer};
 use holo_protocol::session::Stream;
-use holo_protocol::{Diagnosis, Level, Limit, Message};
+use holo_protocol::{Diagnosis, Level, Limit, Message, words};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -236,6 +236,34 @@ pub enum End {
     DependencyFailed,
     /// An error occurred.
     Failed,
+}
+
+/// The reason, according to its events, why an entity is not in its desired state.
+#[derive(Debug, Default)]
+pub struct Reason(Option<BString>);
+
+impl Reason {
+    /// Hears an event. The last fact counts, but the first of several pending changes.
+    pub fn hear(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Begin(_) => self.0 = None,
+            Event::Message(Message::WouldChange(text) | Message::RequiresForce(text)) => {
+                self.0.get_or_insert_with(|| text.clone());
+            }
+            Event::Message(Message::RequiresForceToOverwrite) => self.0 = Some(words::MODIFIED.into()),
+            Event::Message(Message::RequiresForceToRestore) => self.0 = Some(words::DELETED.into()),
+            Event::Message(message @ Message::Deferred(_)) => self.0 = Some(message.to_line()),
+            Event::Message(Message::Unknown) => self.0 = Some("its plugin cannot tell".into()),
+            Event::Failed(Some(reason)) | Event::Skipped(reason) => self.0 = Some((*reason).into()),
+            Event::Remark(remark) => self.0 = remark.error_text().map(BString::from).or_else(|| self.0.take()),
+            _ => {}
+        }
+    }
+
+    /// Returns the reason for the current entity, if its events give one.
+    pub fn take(&mut self) -> Option<BString> {
+        self.0.take()
+    }
 }
 
 /// A finding about this machine: its level, a description, and a remedy.

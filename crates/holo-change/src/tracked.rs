@@ -38,16 +38,17 @@ mod tracks;
 
 use crate::base_store::BaseStore;
 use crate::canonical::CanonicalPaths;
+use crate::claims;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
-use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
+use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree, set_ownership};
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
@@ -82,6 +83,8 @@ pub struct Tracker {
     canonical: CanonicalPaths,
     /// The paths that other entities hold.
     held: HeldPaths,
+    /// The directories whose declarations cover the permissions of everything below, read on first use.
+    recursive: Arc<OnceLock<Vec<PathBuf>>>,
     locations: Arc<Locations>,
     /// The maximum number of threads for the paths of one entity.
     threads: usize,
@@ -106,6 +109,7 @@ impl Tracker {
             edited: EditedFiles::of(locations),
             own,
             held: HeldPaths::default(),
+            recursive: Arc::default(),
             locations: Arc::new(locations.clone()),
             threads: 1,
         })
@@ -251,6 +255,7 @@ impl Tracker {
             overlays: self.overlays.reopen()?,
             edited: self.edited.clone(),
             held: self.held.clone(),
+            recursive: Arc::clone(&self.recursive),
             locations: Arc::clone(&self.locations),
             threads: self.threads,
         })
@@ -360,8 +365,31 @@ impl Tracker {
     pub fn make_way(&self, path: &Path) -> Result<()> {
         let mut directories = self.directories()?;
         directories.add(self.own_parents(&[path].into(), &directories)?)?;
-        let made = self.place_itself(path).create_folder()?;
+        let made = self.make_parents(path, &self.place_itself(path))?;
         Durability::Each.sync([], &made)
+    }
+
+    /// Creates the missing directories above a path, and returns them. Those below a directory whose declaration covers the permissions of
+    /// everything in it have the owner and mode of the one that contains them, as that declaration has been applied before.
+    fn make_parents(&self, path: &Path, place: &PathHandle) -> Result<Vec<PathHandle>> {
+        let made = place.create_folder()?;
+        if made.is_empty() || self.is_overlaid(path) {
+            return Ok(made);
+        }
+        let read = || {
+            let recursive = claims::all(&self.locations).into_iter().filter(|claim| claim.is_recursive);
+            recursive.map(|claim| claim.path()).collect()
+        };
+        let recursive = self.recursive.get_or_init(read);
+        let is_covered = |path: &&Path| recursive.iter().any(|top| path.starts_with(top) && *path != top);
+        let new: Vec<&Path> = path.ancestors().skip(1).take(made.len()).filter(is_covered).collect();
+        for directory in new.into_iter().rev() {
+            let above = directory.parent().unwrap_or(directory);
+            let Some(stat) = self.place_itself(above).stat()? else { continue };
+            let place = self.place_itself(directory);
+            set_ownership(&place.open()?, &place.shown(), Some(stat.uid), Some(stat.gid), stat.mode)?;
+        }
+        Ok(made)
     }
 
     /// Removes those parent directories of a path that plugins have created, and that are empty.

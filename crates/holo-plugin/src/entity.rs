@@ -114,6 +114,9 @@ pub struct Mode<'a> {
     pub on_edit: OnEdit,
     /// True if the entity is refreshed, because an entity that it depends on has changed.
     pub refresh: bool,
+    /// The time of the last change that caused the refresh, in seconds since the epoch and rounded down, if it is known. What was
+    /// done later, by an apply that was killed, need not be done again.
+    pub due_since: Option<i64>,
     /// True for a check if an earlier entity of the run may provide what this entity needs.
     pub pending: bool,
     /// The values from the entities that caused the refresh, and those that its definition receives, each as

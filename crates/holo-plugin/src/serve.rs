@@ -9,7 +9,7 @@ use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanEr
 use answers::{AnswerSink, Answers, Streams, messages};
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment as names;
-use holo_protocol::session::{Operation, Received, Request, Wanted};
+use holo_protocol::session::{Due, Operation, Received, Request, Wanted};
 use holo_protocol::words::one_line;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit, Text, WatchLine};
 use std::borrow::Cow;
@@ -129,6 +129,8 @@ fn understand(arguments: Vec<OsString>, variable: impl Fn(&str) -> Option<OsStri
             let (received, wanted) = (texts(names::RECEIVED), texts(names::WANTED));
             request.received = vec![Received { entity: entity.clone(), values: received }];
             request.wanted = vec![Wanted { entity: entity.clone(), names: wanted }];
+            let since = variable(names::REFRESH_SINCE).and_then(|since| since.to_str()?.parse().ok());
+            request.due.extend(since.map(|since| Due { entity: entity.clone(), since }));
             request.refresh.extend(variable(names::REFRESH).filter(|value| value == "1").map(|_| entity.clone()));
         }
         Operation::Blame => request.path = request.entities.drain(1..).next(),

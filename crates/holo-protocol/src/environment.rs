@@ -30,6 +30,8 @@ pub const ON_EDIT: &str = "HOLO_ON_EDIT";
 
 /// `1` if the entity is being refreshed because an entity that it depends on has changed.
 pub const REFRESH: &str = "HOLO_REFRESH";
+/// The time from which the refresh has been due, in seconds since the epoch, if it is known.
+pub const REFRESH_SINCE: &str = "HOLO_REFRESH_SINCE";
 /// The values sent by the entities whose changes cause the refresh: lines `KEY=VALUE`.
 pub const RECEIVED: &str = "HOLO_RECEIVED";
 /// The names of the values that other entities receive from this one, separated by newlines. Version 4.

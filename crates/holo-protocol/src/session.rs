@@ -34,6 +34,9 @@ pub struct Request {
     /// Entities to refresh while they are applied, because an entity that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
+    /// The times from which these refreshes have been due, as far as they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub due: Vec<Due>,
     /// Entities to check that may lack the effect of an earlier entity of the run that is not in its desired state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Text>,
@@ -87,6 +90,7 @@ impl Request {
             needs: Vec::new(),
             provides: Vec::new(),
             refresh: Vec::new(),
+            due: Vec::new(),
             pending: Vec::new(),
             received: Vec::new(),
             wanted: Vec::new(),
@@ -138,6 +142,16 @@ pub struct Received {
     pub entity: Text,
     /// The values, each `KEY=VALUE`.
     pub values: Vec<Text>,
+}
+
+/// The time from which the refresh of an entity has been due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Due {
+    /// The ID of the refreshed entity.
+    pub entity: Text,
+    /// The time of the last change that caused it, in seconds since the epoch, rounded down.
+    pub since: i64,
 }
 
 /// The names of the values that other entities receive from this one.

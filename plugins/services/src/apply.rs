@@ -5,7 +5,7 @@ pub(crate) mod journal;
 
 use crate::entity::{FilesStep, Service, affects_others};
 use crate::plan::{Circumstances, Ensure, Plan, Step, plan};
-use crate::providers::{self, Done, Manager, ManagerError, Relations, ServiceProvider, Subject, Task};
+use crate::providers::{self, Done, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::state::{Aspects, UnitState};
 use crate::unit::UnitName;
 use holo_change::base_store::BaseStore;
@@ -30,7 +30,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     let mut files = None;
     for (index, job) in set.iter().enumerate() {
         match job.entity {
-            Service::Unit(unit) => items.push(Item::new(index, unit, job.mode.refresh)),
+            Service::Unit(unit) => items.push(Item::new(index, unit, job.mode)),
             Service::Files(FilesStep { all, .. }) => files = Some((index, all)),
         }
     }
@@ -121,7 +121,10 @@ impl Run<'_, '_> {
 
     fn states(&self, indexes: &[ItemIndex]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
         let items = indexes.iter().map(|&index| &self.items[index]);
-        let subject = |item: &'_ Item<'_>| item.unit.wanted.aspects(item.refresh);
+        let subject = |item: &'_ Item<'_>| {
+            let time = item.due_since.is_some();
+            Aspects { time, ..item.unit.wanted.aspects(item.refresh) }
+        };
         let subjects: Vec<Subject<'_>> =
             items.map(|item| Subject { unit: &item.unit.name, record: &item.record, aspects: subject(item) }).collect();
         self.manager.states(&subjects).map_err(ApplyError::States)
@@ -150,8 +153,8 @@ impl Run<'_, '_> {
         let can_act = |plan: &Plan| says_problems && plan.problems.is_empty() && affects_others(&plan.steps);
         let acting = plans.iter().filter(|(_, plan)| can_act(plan));
         let acting: Vec<&UnitName> = acting.map(|(index, _)| &self.items[*index].unit.name).collect();
-        let is_alone = self.items.indexes().all(|index| self.items[index].unit.all.names.len() == 1);
-        let relations = if acting.is_empty() || is_alone { Relations::new() } else { self.manager.relations(&acting) };
+        let all = plans.first().map(|(index, _)| &self.items[*index].unit.all);
+        let relations = all.map(|all| all.relations(self.manager, &acting)).unwrap_or_default();
         for (index, mut plan) in plans {
             let item = &mut self.items[index];
             if !item.unit.is_orphan() {
@@ -173,7 +176,7 @@ impl Run<'_, '_> {
         let circumstances = Circumstances {
             manager: self.provider.name(),
             is_offline: self.host.is_offline(),
-            refresh: item.refresh,
+            refresh: item.refresh && !item.state.was_started_after(item.due_since),
             may_come: false,
         };
         plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances)

@@ -1,7 +1,7 @@
 //! Units as entities, with their states and unique names.
 
 use crate::plan::{Circumstances, Ensure, Step, Wanted, plan};
-use crate::providers::{FOLDER, ManagerError, Relation, Relations, ServiceProvider, Subject};
+use crate::providers::{FOLDER, Manager, ManagerError, Relation, Relations, ServiceProvider, Subject};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
 use crate::unit::{UnitName, UnitNameError};
@@ -135,6 +135,11 @@ impl AllUnits {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the relations of units that are about to be started or stopped, if there are other units.
+    pub(crate) fn relations(&self, manager: &dyn Manager, acting: &[&UnitName]) -> Relations {
+        if acting.is_empty() || self.names.len() == 1 { Relations::new() } else { manager.relations(acting) }
+    }
+
     /// Returns the contradictions between these steps for a unit and the definitions of others, worded like the problems of a plan. Steps
     /// that only change files affect no other unit.
     pub(crate) fn contradictions(&self, relations: &Relations, unit: &UnitName, steps: &[Step]) -> Vec<String> {
@@ -220,9 +225,7 @@ impl AllUnits {
             !wanted.restores && plan.problems.is_empty() && affects_others(&plan.steps)
         };
         let acting: Vec<&UnitName> = self.names.iter().filter(acts).map(|(_, name)| name).collect();
-        // One unit contradicts no other.
-        let relations =
-            if acting.is_empty() || self.names.len() == 1 { Relations::new() } else { manager.relations(&acting) };
+        let relations = self.relations(&*manager, &acting);
         Ok(Looked { states, changes, relations })
     }
 }
@@ -290,6 +293,14 @@ impl Unit {
         Unit::report_of(self.all.provider, &self.all.root, &self.id, &self.name, &self.given, &self.wanted)
     }
 
+    /// Returns its state with the time at which it was started.
+    fn with_time(&self, host: &Host) -> Result<UnitState, ManagerError> {
+        let (record, aspects) = (Record::default(), Aspects { time: true, ..Aspects::default() });
+        let subject = Subject { unit: &self.name, record: &record, aspects };
+        let state = self.all.provider.manager(host).states(&[subject])?.pop();
+        state.unwrap_or_else(|| Ok(UnitState::default()))
+    }
+
     /// Determines what applying it would change.
     pub(crate) fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let state = match self.all.state(host, &self.id) {
@@ -299,7 +310,11 @@ impl Unit {
                 return Verdict::Failed;
             }
         };
-        let (refresh, may_come) = (mode.refresh, mode.pending);
+        let state = match mode.due_since.map(|_| self.with_time(host)) {
+            Some(Ok(with_time)) => UnitState { begun: with_time.begun, ..state },
+            _ => state,
+        };
+        let (refresh, may_come) = (mode.refresh && !state.was_started_after(mode.due_since), mode.pending);
         let is_offline = host.is_offline();
         let circumstances = Circumstances { manager: self.all.provider.name(), is_offline, refresh, may_come };
         let mut plan = plan(&self.name, &self.wanted, &state, circumstances);

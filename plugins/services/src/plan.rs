@@ -71,7 +71,7 @@ impl Wanted {
     /// Returns the aspects of a unit's state that must be known, if a refresh may be due.
     pub(crate) fn aspects(&self, refresh: bool) -> Aspects {
         let enablement = self.enable.is_some() || self.mask.is_some();
-        Aspects { enablement, reloading: self.reload, starting: refresh, loading: false }
+        Aspects { enablement, reloading: self.reload, starting: refresh, time: false, loading: false }
     }
 }
 

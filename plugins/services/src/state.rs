@@ -61,6 +61,8 @@ pub(crate) struct Aspects {
     pub(crate) reloading: bool,
     /// How it starts, even if it is already running.
     pub(crate) starting: bool,
+    /// When it was last started.
+    pub(crate) time: bool,
     /// Whether its files are valid, even if they are not loaded yet. Starting it would show it too.
     pub(crate) loading: bool,
 }
@@ -80,6 +82,8 @@ pub(crate) struct UnitState {
     pub(crate) has_run: bool,
     /// True if it runs to completion and is then down.
     pub(crate) comes_to_an_end: bool,
+    /// The time at which it was last started, in seconds since the epoch, if it was and the manager tells.
+    pub(crate) begun: Option<i64>,
     /// True if it counts as started before it can have failed.
     pub(crate) starts_unseen: bool,
     /// True if its files have changed since they were loaded.
@@ -106,6 +110,7 @@ impl Default for UnitState {
             runlevels: BTreeSet::new(),
             has_run: false,
             comes_to_an_end: false,
+            begun: None,
             starts_unseen: false,
             is_outdated: false,
             can_reload: false,
@@ -118,6 +123,11 @@ impl Default for UnitState {
 }
 
 impl UnitState {
+    /// Returns true if it was started after a change, given in seconds since the epoch and rounded down.
+    pub(crate) fn was_started_after(&self, change: Option<i64>) -> bool {
+        self.begun.zip(change).is_some_and(|(begun, change)| begun > change + 1)
+    }
+
     /// Returns true if both states are the same with regard to running and files.
     pub(crate) fn is_like(&self, other: &UnitState) -> bool {
         let runs = |state: &UnitState| state.phase.map(|phase| (phase.is_up(), phase.is_down()));

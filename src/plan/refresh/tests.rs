@@ -67,7 +67,7 @@ fn due_refresh_has_a_time() {
     };
     let earlier = [
         refresh("file", true, Some("2025-02-01T00:00:00Z")),
-        refresh("killed", false, Some("2025-01-01T00:00:00Z")),
+        refresh("killed", false, None),
         refresh("undated", true, None),
     ];
     database.write_refreshes(&earlier, [], Durability::Process).unwrap();
@@ -77,9 +77,19 @@ fn due_refresh_has_a_time() {
     later.changed(id("file"));
     later.secure().unwrap();
     let mut last = Refreshes::load(&database).unwrap();
-    assert_eq!(last.due_since(id("service")), since("2025-01-01T00:00:00Z"));
+    assert_eq!(last.due_since(id("service")), since("2025-02-01T00:00:00Z"));
     last.hand_over(id("service"), &[(id("daemon"), "p")]);
-    assert_eq!(last.due_since(id("daemon")), since("2025-01-01T00:00:00Z"));
+    assert_eq!(last.due_since(id("daemon")), since("2025-02-01T00:00:00Z"));
+    // The time of some changes is unknown.
+    assert_eq!(last.left_since(id("service")), None);
+    let (_folder, database) = self::database();
+    database.write_refreshes(&earlier[..1], [], Durability::Process).unwrap();
+    let mut left = Refreshes::load(&database).unwrap();
+    assert_eq!(left.left_since(id("service")), since("2025-02-01T00:00:00Z"));
+    left.expect(id("new"), id("service"), "p");
+    assert!(left.left_since(id("service")).is_some());
+    left.changed(id("new"));
+    assert_eq!(left.left_since(id("service")), None);
 }
 
 #[test]

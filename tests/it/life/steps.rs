@@ -191,8 +191,7 @@ impl Bundle {
             0..=2 => Bundle::Nothing,
             3..=5 => Bundle::Scaffold(files, version),
             6 => Bundle::Purging(files, version),
-            // Directories that are made for files below have this mode, and get another one only with the next apply.
-            7 => Bundle::Recursive("0755"),
+            7 => Bundle::Recursive(random.pick::<&str>(&["0750", "0755"])),
             _ => Bundle::Archive(files, version),
         }
     }

@@ -114,7 +114,7 @@ impl Tracker {
         }
         let place = self.place(&step.path);
         place.check_way()?;
-        let made = place.create_folder()?;
+        let made = self.make_parents(&step.path, &place)?;
         if step.is_replaced() && step.temporary.is_none() {
             let temporary = self.temporary(&step.path);
             step.desired.write_temporary(&temporary, &self.contents, &step.extended)?;

@@ -375,6 +375,7 @@ fn lines_of(witnesses: &[Witness]) -> Option<Vec<u8>> {
 struct Modes<'a> {
     /// The entities that are refreshed, or would be.
     refreshed: HashSet<&'a BString>,
+    due: HashMap<&'a BString, i64>,
     pending: HashSet<&'a BString>,
     received: HashMap<&'a BString, Vec<BString>>,
     wanted: HashMap<&'a BString, Vec<BString>>,
@@ -394,6 +395,7 @@ impl<'a> Modes<'a> {
             watches: request.watches,
             on_edit: host.on_edit(),
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
+            due: request.due.iter().map(|due| (&due.entity.0, due.since)).collect(),
             pending: request.pending.iter().map(|id| &id.0).collect(),
             received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
             wanted: request.wanted.iter().map(|wanted| (&wanted.entity.0, values(&wanted.names))).collect(),
@@ -403,8 +405,8 @@ impl<'a> Modes<'a> {
     fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
         let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
         let (refresh, pending) = (self.refreshed.contains(id), self.pending.contains(id));
-        let on_edit = self.on_edit;
-        Mode { force, on_edit, refresh, pending, received, wanted: self.wanted_of(id) }
+        let (on_edit, due_since) = (self.on_edit, self.due.get(id).copied());
+        Mode { force, on_edit, refresh, due_since, pending, received, wanted: self.wanted_of(id) }
     }
 
     fn wanted_of(&self, id: &BString) -> &[BString] {

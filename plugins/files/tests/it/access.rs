@@ -35,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("everything below gets owner and mode, and gets them back", &ROOT, below),
         trial_of("only files that could be executed still can", &[], executable),
         trial_of("others decide about what they declare below", &[], others),
+        trial_of("directories that are made below have the declared permissions at once", &ROOT, made_below),
         trial_of("symlinks are not followed, and files with several names are left alone", &ROOT, unsafe_names),
         trial_of("a set-user-ID bit does not come back to what somebody else had", &ROOT, set_user_id),
         trial_of("what somebody has changed below is overwritten by force only", &[], changed_below),
@@ -434,6 +435,24 @@ fn others() {
     assert_eq!(mode(&root, "srv/www/secret"), 0o600);
     assert_eq!((mode(&root, "srv/www/inner"), mode(&root, "srv/www/inner/x")), (0o700, 0o600));
     assert_eq!(mode(&root, "srv/www/overlaid"), 0o644);
+}
+
+fn made_below() {
+    let root = machine().dir("srv/www").dir("srv/other");
+    let outer =
+        "[[file]]\npath = \"/srv/www\"\nensure = \"directory\"\nowner = \"alice\"\nmode = \"0700\"\nrecurse = true\n";
+    let file = |path: &str| format!("[[file]]\npath = \"{path}\"\ncontent = \"x\\n\"\nmode = \"0644\"\n");
+    declare(&root, &[outer, &file("/srv/www/a/b/c"), &file("/srv/other/a/b")].concat());
+    applied(&root);
+    unchanged(&root);
+    for path in ["srv/www/a", "srv/www/a/b"] {
+        assert_eq!((mode(&root, path), owner(&root, path)), (0o700, ALICE), "{path}");
+    }
+    assert_eq!((mode(&root, "srv/www/a/b/c"), owner(&root, "srv/www/a/b/c")), (0o644, 0));
+    assert_eq!((mode(&root, "srv/other/a"), owner(&root, "srv/other/a")), (0o755, 0));
+    undeclare(&root);
+    applied(&root);
+    assert!(!root.exists("srv/www/a"));
 }
 
 fn unsafe_names() {

@@ -7,8 +7,8 @@ use crate::providers::Links;
 use crate::record::Record;
 use crate::state::UnitState;
 use crate::unit::UnitName;
-use holo_plugin::Applied;
 use holo_plugin::system::Root;
+use holo_plugin::{Applied, Mode};
 use std::collections::BTreeSet;
 
 /// A unit being applied.
@@ -17,6 +17,8 @@ pub(super) struct Item<'a> {
     pub(super) job: usize,
     pub(super) unit: &'a Unit,
     pub(super) refresh: bool,
+    /// The time from which the refresh has been due, if it is known.
+    pub(super) due_since: Option<i64>,
     pub(super) state: UnitState,
     /// The state before the first step.
     pub(super) before: Option<UnitState>,
@@ -40,11 +42,12 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn new(job: usize, unit: &'a Unit, refresh: bool) -> Item<'a> {
+    pub(super) fn new(job: usize, unit: &'a Unit, mode: Mode<'_>) -> Item<'a> {
         Item {
             job,
             unit,
-            refresh,
+            refresh: mode.refresh,
+            due_since: mode.due_since,
             state: UnitState::default(),
             before: None,
             record: Record::default(),

@@ -40,6 +40,9 @@ pub(super) fn states(
 /// considered, because systemd's own load time then determines whether they have changed.
 fn state(subject: &Subject<'_>, listed: Option<&Listed>, is_remembered: bool) -> Option<UnitState> {
     let aspects = subject.aspects;
+    if aspects.time {
+        return None;
+    }
     let phase = match listed {
         Some(listed) => (listed.load == Load::Loaded && listed.phase == Phase::Up).then_some(Phase::Up)?,
         None if is_remembered || aspects.loading => return None,

@@ -3,6 +3,7 @@
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
 use crate::providers::ManagerError;
 use crate::state::{Load, Phase, UnitState};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeSet, HashMap};
 
 /// The requested properties.
@@ -57,7 +58,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
     let (active, sub) = (ActiveState::parse(property("ActiveState"))?, SubState::parse(property("SubState"))?);
     let comes_to_an_end = property("Type") == "oneshot" && !is("RemainAfterExit");
     // Without a time, it has not been started, or systemd has unloaded it.
-    let has_begun = !matches!(property("InactiveExitTimestampMonotonic"), "" | "0");
+    let begun = property("InactiveExitTimestampMonotonic").parse().ok().filter(|&begun: &u64| begun > 0);
     let result = match (property("Result"), property("ExecMainStatus")) {
         ("" | "success", _) => String::new(),
         (result, "" | "0") => format!(", {result}"),
@@ -70,8 +71,9 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
         load_error: property("LoadError").split_once(' ').map_or("", |(_, text)| text).trim_matches('"').to_owned(),
         enablement: UnitFileState::parse(property("UnitFileState"))?.meaning,
         runlevels: BTreeSet::new(),
-        has_run: comes_to_an_end && has_begun && result.is_empty(),
+        has_run: comes_to_an_end && begun.is_some() && result.is_empty(),
         comes_to_an_end,
+        begun: begun.map(since_epoch),
         starts_unseen: starts_unseen(property("Type")),
         is_outdated: is("NeedDaemonReload"),
         can_reload: is("CanReload"),
@@ -80,6 +82,12 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
         is_imagined: false,
         words: format!("{} ({}){result}", property("ActiveState"), property("SubState")),
     })
+}
+
+/// Converts a time since the boot, in microseconds, to seconds since the epoch.
+fn since_epoch(monotonic: u64) -> i64 {
+    let [boot, epoch] = [ClockId::Monotonic, ClockId::Realtime].map(|clock| clock_gettime(clock).tv_sec);
+    epoch - boot + i64::try_from(monotonic / 1_000_000).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) const ALL: &[Case] = &[
     ("a unit is stopped and disabled, and comes back to how it was", stops_and_disables),
     ("a unit whose run state is not managed is enabled, and neither started, stopped nor restarted", unmanaged),
     ("a refresh restarts what ran, starts what did not, and leaves alone what shall not run", refreshes),
+    ("a unit that was started after the change is not restarted by the next apply", started_after_the_change),
     ("a refresh reloads where that is wanted and possible", reloads),
     ("a unit is masked and unmasked", masks),
     ("what is under a mask shows when that is taken off", under_a_mask),
@@ -139,6 +140,34 @@ fn refreshes(host: &Host) {
     host.apply();
     assert!(!host.is_active("refresh"));
     assert_eq!(host.verbs(), ["show"]);
+}
+
+/// An apply that is killed after a restart leaves the refresh due.
+fn started_after_the_change(host: &Host) {
+    host.system.write("/etc/refresh.conf", "stock\n");
+    host.daemon("left.service");
+    host.service("left", "subscribes = ['file:/etc/refresh.conf']");
+    host.apply();
+    for is_restarted in [true, false] {
+        change_configuration(host, "left");
+        let run = host.system.holo(&["apply", "file:/etc/refresh.conf"]);
+        assert!(run.success(), "{run}");
+        // Times are in seconds.
+        host.system.must("sleep 2.1");
+        if is_restarted {
+            host.system.must("systemctl restart left.service");
+        } else {
+            would(host, "would restart left.service");
+        }
+        let before = host.property("left", "InvocationID");
+        if is_restarted {
+            let check = host.check();
+            assert!(!check.stdout_lossy().contains("would restart"), "{check}");
+        }
+        host.apply();
+        assert_eq!(host.property("left", "InvocationID") == before, is_restarted);
+        host.nothing_to_do();
+    }
 }
 
 fn reloads(host: &Host) {
