@@ -224,7 +224,7 @@ const NEVER: usize = 65_535;
 ///
 /// `once` is first called with all calls and a number that none of them reaches, to find out how many there are.
 ///
-/// Programs repeat the same few steps, so by default each number is three times the previous one.
+/// Programs repeat the same few steps, so by default each number is five times the previous one.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> usize {
     let skips = !require::is_complete();
     let undisturbed = once(&calls.join(","), NEVER);
@@ -232,7 +232,7 @@ pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> Seen) -> 
     let mut count = |call: &&str| {
         let (most, mut number, mut disturbed) = (undisturbed.most(call), 1, 0);
         while number <= most {
-            let next = number + if skips { 2 * number } else { 1 };
+            let next = number + if skips { 4 * number } else { 1 };
             if once(call, number).is_disturbed() {
                 disturbed = most.min(next - 1);
             }
