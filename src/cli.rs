@@ -21,6 +21,7 @@ pub use parse::{Arguments, options_of, parse, usage};
     version,
     disable_version_flag = true,
     disable_help_subcommand = true,
+    args_override_self = true,
     subcommand_required = true
 )]
 pub struct Cli {
@@ -672,9 +673,9 @@ pub struct Scan {
     #[arg(long)]
     pub exit_zero: bool,
     /// Show only entity IDs
-    #[arg(short, long, conflicts_with_all = ["porcelain", "json"])]
+    #[arg(short, long, conflicts_with = "json")]
     pub short: bool,
-    /// Show reports in the format of plugins, for scripts
+    /// Show reports in the format of plugins, for scripts, even with --short
     #[arg(short, long, conflicts_with = "json")]
     pub porcelain: bool,
     /// The system

@@ -16,7 +16,7 @@ use crate::entities::resources::Resources;
 use crate::error::{FatalError, IoError};
 use crate::generations::{self, Fingerprint};
 use crate::host::cache::{self, CacheDirectory};
-use crate::host::config::{self, ConfigError, PluginLine};
+use crate::host::config::{self, ConfigError, MissingProgram, PluginLine};
 use crate::host::interrupt::Interrupt;
 use crate::host::root::normalise;
 use crate::host::settings::Settings;
@@ -32,6 +32,7 @@ use limited::Interest;
 use remembered::Remembered;
 use scan::{Answered, Heard, Scanned, concurrently, make_room};
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -225,6 +226,9 @@ impl<'a> Discovery<'a> {
         for file in &configuration.leftovers {
             self.remarks.warning(configuration.passed_over(file));
         }
+        for MissingProgram { line, program } in &configuration.missing {
+            self.skip(line, program);
+        }
         Ok(configuration.plugins)
     }
 
@@ -283,12 +287,16 @@ impl<'a> Discovery<'a> {
         match handshake::locate(&line, self.settings) {
             Ok(program) => Some((line, program)),
             Err(missing) => {
-                self.remarks.error(format!("{}: file not found", missing.display()));
                 let path = line.program.map_or_else(String::new, |path| format!("={}", path.display()));
-                self.remarks.warning(format!("Skipping plugin: {}{path}", line.id));
+                self.skip(format!("{}{path}", line.id), &missing);
                 None
             }
         }
+    }
+
+    fn skip(&mut self, line: impl fmt::Display, missing: &Path) {
+        self.remarks.error(format!("{}: file not found", missing.display()));
+        self.remarks.warning(format!("Skipping plugin: {line}"));
     }
 
     /// Fails unless each plugin has a directory of resource files, either that of packages or that of the

@@ -226,7 +226,13 @@ fn take(acquired: Result<Acquired, LockError>, path: &Path, reporter: &mut dyn R
     let acquired = acquired.map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {
         let path = path.display();
-        reporter.warning(format!("Taking over lock file {path} from process {pid}, which does not exist any more"));
+        // A process of ours that has the same number as the one that has ended.
+        let command = lock::command_of(pid).filter(|_| pid.unsigned_abs() != std::process::id());
+        let owner = match command {
+            Some(command) => format!("process {pid}, which is {command} and not holo"),
+            None => format!("process {pid}, which does not exist any more"),
+        };
+        reporter.warning(format!("Taking over lock file {path} from {owner}"));
         reporter.end_paragraph();
     }
     Ok(acquired.lock)

@@ -26,7 +26,8 @@ use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use rustix::fs::{Access, access};
 use scratch::{Contents, Scratch, WorkingDirectory};
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -156,10 +157,22 @@ impl Subject {
         if name.starts_with("holo-") {
             findings.expect(Severity::Warning, Rule::Names, &name, name == expected, problem);
         }
+        if !begins_like_a_program(&self.program) {
+            findings.note(format!(
+                "{name} has no interpreter in its first line (#!/bin/sh), so that only version 4 of holo can start it"
+            ));
+        }
         if !self.has_resources {
             findings.note("a plugin without resource files can only be tested a little; see --resources".to_owned());
         }
     }
+}
+
+/// Returns true if the system can start the file: it is a binary, or a script that names its interpreter.
+fn begins_like_a_program(program: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && (start.starts_with(b"#!") || start == *b"\x7fELF")
 }
 
 /// Returns the ID from `holo-ID`, or derives one for a program with another name.

@@ -17,8 +17,8 @@ pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, Fat
     let has_failed =
         super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
     let form = match (arguments.short, arguments.porcelain) {
-        (true, _) => Form::Id,
-        (false, true) => Form::Porcelain,
+        (_, true) => Form::Porcelain,
+        (true, false) => Form::Id,
         (false, false) => Form::Paragraph,
     };
     let lists_all = arguments.selection.selectors.is_empty();

@@ -34,6 +34,7 @@ pub fn recognize(settings: &Settings, inputs: &Fingerprint) -> Option<usize> {
     }
     let is_same = silent.0
         && configuration.leftovers.is_empty()
+        && configuration.missing.is_empty()
         && settled.holds_with(settings, inputs.digest(), programs)
         && stored
             .manifests

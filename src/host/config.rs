@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub struct Configuration {
     /// The plugins, without duplicates.
     pub plugins: Vec<PluginLine>,
+    /// Lines whose programs do not exist, and which could not name a plugin either.
+    pub missing: Vec<MissingProgram>,
     /// Snippets that were skipped because their names mark them as leftovers of package managers or editors.
     pub leftovers: Vec<PathBuf>,
 }
@@ -30,6 +32,15 @@ pub struct PluginLine {
     pub program: Option<PathBuf>,
     /// The location of the line.
     pub location: Location,
+}
+
+/// A line with a program that does not exist, such as one with a comment behind the ID. Like version 3, a run only warns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingProgram {
+    /// The line, without `plugin`.
+    pub line: BString,
+    /// The path of the program.
+    pub program: PathBuf,
 }
 
 /// A line of a file.
@@ -133,6 +144,15 @@ fn read_files(root: &Root) -> Result<Configuration, ConfigError> {
     for file in Vec::into_iter(snippets).chain([root.holorc()]) {
         let text = read_file(&file).map_err(|error| IoError::new("open", &file, error))?;
         for line in parse(&text, &file)? {
+            let line = match line {
+                Line::Plugin(line) => line,
+                Line::Other(text, location) => {
+                    let program = program_of(&text, root).filter(|program| !program.exists());
+                    let program = program.ok_or_else(|| UnknownCommandError { text: text.clone(), location })?;
+                    configuration.missing.push(MissingProgram { line: rest_of(&text).into(), program });
+                    continue;
+                }
+            };
             if let Some(first) = locations.insert(line.id.clone(), line.location.clone()) {
                 return Err(Box::new(ConfiguredTwiceError { id: line.id, first, second: line.location }).into());
             }
@@ -208,14 +228,39 @@ fn snippets(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(files)
 }
 
-fn parse(text: &[u8], file: &Path) -> Result<Vec<PluginLine>, UnknownCommandError> {
+/// A line that is neither empty nor a comment.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Plugin(PluginLine),
+    /// Anything else after the word `plugin`.
+    Other(BString, Location),
+}
+
+/// Returns what follows the word `plugin`.
+fn rest_of(line: &[u8]) -> &BStr {
+    line.strip_prefix(b"plugin").unwrap_or_default().trim_start().as_bstr()
+}
+
+/// Returns the path at which version 3 would look for the program of a line.
+fn program_of(line: &[u8], root: &Root) -> Option<PathBuf> {
+    let rest = rest_of(line);
+    match rest.split_once_str("=") {
+        Some((_, program)) => program.to_path().ok().map(Path::to_owned),
+        None => Some(root.join("usr/lib/holo").join(format!("holo-{}", rest.to_str().ok()?))),
+    }
+}
+
+fn parse(text: &[u8], file: &Path) -> Result<Vec<Line>, UnknownCommandError> {
     let lines = text.lines().map(|line| line.trim().as_bstr()).enumerate();
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(index, line)| {
             let location = Location { file: file.to_owned(), line: index + 1 };
             match parse_line(line) {
-                Some((id, program)) => Ok(PluginLine { id, program, location }),
+                Some((id, program)) => Ok(Line::Plugin(PluginLine { id, program, location })),
+                None if line.strip_prefix(b"plugin").is_some_and(|rest| rest.starts_with_str(" ")) => {
+                    Ok(Line::Other(line.into(), location))
+                }
                 None => Err(UnknownCommandError { text: line.into(), location }),
             }
         })
@@ -251,7 +296,11 @@ mod tests {
 
     fn parsed(text: &str) -> Result<Vec<(String, Option<PathBuf>)>, UnknownCommandError> {
         let lines = parse(text.as_bytes(), Path::new("etc/holorc"))?;
-        Ok(lines.into_iter().map(|line| (line.id, line.program)).collect())
+        let plugin = |line| match line {
+            Line::Plugin(line) => Some((line.id, line.program)),
+            Line::Other(..) => None,
+        };
+        Ok(lines.into_iter().filter_map(plugin).collect())
     }
 
     #[test]
@@ -265,20 +314,36 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused() {
-        for bad in [
-            "plugin",
-            "plugins files",
-            "pluginfiles",
-            "include x",
-            "plugin a b",
-            "plugin ../x",
-            "plugin =x",
-            "plugin a=",
-        ] {
+        for bad in ["plugin", "plugins files", "pluginfiles", "include x"] {
             let error = parsed(bad).unwrap_err().to_string();
             assert_eq!(error, format!("cannot parse configuration: unknown command: {bad}"));
         }
-        assert!(parse(b"plugin \xff", Path::new("x")).is_err());
+    }
+
+    #[test]
+    fn lines_without_a_program_are_noted_and_others_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(Some(folder.path().as_os_str().to_owned()));
+        let write = |text: &[u8]| {
+            fs::create_dir_all(folder.path().join("etc")).unwrap();
+            fs::write(folder.path().join("etc/holorc"), text).unwrap();
+            read(&root)
+        };
+        for (line, program) in [
+            ("a # comment", "usr/lib/holo/holo-a # comment"),
+            ("a b", "usr/lib/holo/holo-a b"),
+            ("../x", "usr/lib/holo/holo-../x"),
+        ] {
+            let missing = MissingProgram { line: line.into(), program: folder.path().join(program) };
+            assert_eq!(write(format!("plugin {line}\n").as_bytes()).unwrap().missing, [missing]);
+        }
+        for (line, program) in [("a =/no/x", "/no/x"), ("=/no/x", "/no/x"), ("a=", "")] {
+            let missing = MissingProgram { line: line.into(), program: program.into() };
+            assert_eq!(write(format!("plugin {line}\n").as_bytes()).unwrap().missing, [missing]);
+        }
+        for bad in [&b"plugin a =/bin/sh\n"[..], b"plugin =/bin/sh\n", b"plugin \xff\n"] {
+            assert!(matches!(write(bad), Err(ConfigError::UnknownCommand(_))));
+        }
     }
 
     #[test]

@@ -206,7 +206,7 @@ pub(crate) fn shown(pid: i32) -> String {
 }
 
 /// Returns the name of a process's command, unless the process has ended.
-fn command_of(pid: i32) -> Option<BString> {
+pub(crate) fn command_of(pid: i32) -> Option<BString> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_ascii().into())
 }

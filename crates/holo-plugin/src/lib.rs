@@ -78,8 +78,8 @@ pub use holo_protocol::sent::MAX_VALUE;
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{
-    API_VERSION_4, Adoption, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Sent, Span, Text,
-    Touched, WatchLine, Witness,
+    API_VERSION_3, API_VERSION_4, Adoption, Candidate, Diagnosis, FilePair, Level, Message, Origin, Progress,
+    ScanLimit, Sent, Span, Text, Touched, WatchLine, Witness,
 };
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};

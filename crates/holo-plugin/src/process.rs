@@ -1,7 +1,7 @@
 //! Programs that a plugin runs.
 
 use crate::output::Output;
-use holo_process::MAX_OUTPUT;
+use holo_process::{Channel, MAX_OUTPUT};
 use holo_protocol::environment as names;
 use holo_protocol::words::reason;
 use std::fs::File;
@@ -29,6 +29,20 @@ pub const MAX_RELAYED: u64 = MAX_OUTPUT / 2;
 /// If the program cannot be started, or prints too much. A program that fails is no error here.
 pub fn run(program: &mut Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
     program.output_limit(MAX_RELAYED).run(|stream, bytes| output.relay(stream, bytes))
+}
+
+/// Like [`run`], with file descriptor 3 open for messages as the plugins of version 3 send them. Returns them as they were written.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_with_messages(program: &mut Program, output: &mut Output<'_>) -> Result<(Ended, Vec<u8>), ProgramError> {
+    let mut messages = Vec::new();
+    let ended = program.output_limit(MAX_RELAYED).extra_pipe().run_with_messages(|channel, bytes| match channel {
+        Channel::Stdout => output.relay(Stream::Stdout, bytes),
+        Channel::Stderr => output.relay(Stream::Stderr, bytes),
+        Channel::Extra => messages.extend_from_slice(bytes),
+    })?;
+    Ok((ended, messages))
 }
 
 /// Returns the path of a program in `$PATH`.

@@ -324,6 +324,14 @@ impl Program {
     /// If the program cannot be started, or its output exceeds the [limit](Self::output_limit). A program that fails is
     /// no error: see [`Ended::failure`].
     pub fn run(&self, mut seen: impl FnMut(Stream, &[u8])) -> Result<Ended, ProgramError> {
+        self.run_with_messages(|channel, bytes| channel.stream().into_iter().for_each(|stream| seen(stream, bytes)))
+    }
+
+    /// Like [`run`](Self::run), and passes on what it writes to its [extra pipe](Self::extra_pipe), too.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn run_with_messages(&self, mut seen: impl FnMut(Channel, &[u8])) -> Result<Ended, ProgramError> {
         run(self, &mut seen)
     }
 
@@ -346,7 +354,7 @@ impl Program {
     }
 }
 
-fn run(program: &Program, seen: &mut dyn FnMut(Stream, &[u8])) -> Result<Ended, ProgramError> {
+fn run(program: &Program, seen: &mut dyn FnMut(Channel, &[u8])) -> Result<Ended, ProgramError> {
     let name = || program.name.display().to_string();
     let mut process = Process::start(program, if program.leads_group() { Reach::Tree } else { Reach::Process })?;
     process.set_alarm(program.limit().and_then(|limit| Instant::now().checked_add(limit)));
@@ -354,9 +362,9 @@ fn run(program: &Program, seen: &mut dyn FnMut(Stream, &[u8])) -> Result<Ended, 
     let (exit, timed_out) = loop {
         let waited = process.wait(None, &mut |event| match event {
             Event::Chunk(channel, bytes) => {
-                if let Some(stream) = channel.stream().filter(|_| meter.count(bytes.len()).is_ok()) {
-                    tail.push(bytes);
-                    seen(stream, bytes);
+                if meter.count(bytes.len()).is_ok() {
+                    channel.stream().into_iter().for_each(|_| tail.push(bytes));
+                    seen(channel, bytes);
                 }
             }
             Event::Ended(exit) => end = Some((exit, None)),

@@ -50,6 +50,11 @@ impl DeclaredFile {
         Ok(inspection.tracker.bases().forget(&id)?)
     }
 
+    /// Returns true if it is declared as a regular file.
+    pub(crate) fn is_declared_as_file(&self) -> bool {
+        self.definition.as_ref().is_some_and(|definition| definition.ensure == definition::Ensure::Present)
+    }
+
     /// Returns the digest of the declared content, if there is one and it can be read.
     pub(crate) fn declared_content(&self, host: &Host) -> Option<Digest> {
         let content = wanted::content(self.definition.as_ref()?, host).ok()??;

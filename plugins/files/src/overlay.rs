@@ -18,7 +18,9 @@ mod stock;
 
 pub(crate) use change::FAILED_UNCHANGED;
 pub(crate) use check::{Checked, check_many};
-pub(crate) use entity::{FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+pub(crate) use entity::{
+    FileEntity, OverlayDefinition, PATCH_SUFFIX, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX,
+};
 pub(crate) use preparation::BufferedOutput;
 
 use change::{Change, Consequences, Outcome};

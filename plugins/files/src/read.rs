@@ -4,7 +4,7 @@ use crate::declared::{self, Contradicted};
 use crate::edits::{self, EditTables, Neighbour};
 use crate::known_files::{Paths, ScannedFiles};
 use crate::managed::ManagedFile;
-use crate::overlay::{FileEntity, OverlayDefinition};
+use crate::overlay::{FileEntity, OverlayDefinition, Resource};
 use crate::sidecars;
 use bstr::ByteSlice;
 use holo_plugin::definitions::{self, Definitions};
@@ -83,7 +83,8 @@ fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output:
         let sources: Vec<String> = report.sources.iter().map(ToString::to_string).collect();
         let id = report.id.to_string();
         let shown = if sources.is_empty() { id.clone() } else { format!("{id} ({})", sources.join(", ")) };
-        neighbours.entry(path).or_default().push(Neighbour { id, is_orphan: file.is_orphan(), shown });
+        let makes_file = file.makes_file(host);
+        neighbours.entry(path).or_default().push(Neighbour { id, is_orphan: file.is_orphan(), makes_file, shown });
     }
     let mut refused: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut edits = Vec::new();
@@ -108,6 +109,23 @@ fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output:
 }
 
 impl ManagedFile {
+    /// Returns true if its path becomes a regular file, unless it is an orphan.
+    fn makes_file(&self, host: &Host) -> bool {
+        let overlay = |overlay: &FileEntity| {
+            let is_link = |last: &Resource| {
+                let directory = host.resources().iter().nth(last.directory);
+                last.is_plain() && directory.is_some_and(|directory| directory.join(&last.path).is_symlink())
+            };
+            overlay.resources.last().is_some_and(|last| !is_link(last))
+        };
+        match self {
+            ManagedFile::Overlay(entity) => overlay(entity),
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => overlay(&entity.entity),
+            ManagedFile::Declared(entity) => entity.entity.is_declared_as_file(),
+            ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => false,
+        }
+    }
+
     /// Creates an entity that is left alone, for a reason that has been reported.
     fn refused(mut report: holo_plugin::EntityReport, reason: String) -> ManagedFile {
         report.edges.owns.clear();

@@ -6,7 +6,9 @@ use holo_change::error::{PathError, Result};
 use holo_change::tracked::Digest;
 use holo_change::{OnDisk, PathHandle, Tree};
 use holo_plugin::process::{self, Ended, Program, ProgramError};
-use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use holo_plugin::{
+    API_VERSION_3, Action, Applied, Entity, EntityReport, FilePair, ForceTo, Host, Message, Mode, Output, Verdict,
+};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -56,7 +58,7 @@ impl Entity for Script {
             }
         };
         let applied = self.run(host, mode, output);
-        if let (Applied::Changed(_), Some(content)) = (&applied, due)
+        if let (Applied::Changed(_) | Applied::Unchanged, Some(content)) = (&applied, due)
             && let Err(error) = Record::open(host).and_then(|record| record.learn(&self.name, content, host))
         {
             output.warning(format!("it will be run again: {error}"));
@@ -101,8 +103,8 @@ impl Script {
     }
 
     fn run(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // The script runs in another directory, so its path must be absolute.
-        let path = match std::path::absolute(&self.path) {
+        // The script runs in another directory, so its path must be absolute. The shell shows it without links, like version 3.
+        let path = match std::fs::canonicalize(&self.path) {
             Ok(path) => path,
             Err(error) => {
                 output.error(error.to_string());
@@ -112,8 +114,8 @@ impl Script {
         let mut program = Program::new(&path);
         program.current_dir(host.root());
         mode.tell(&mut program);
-        match process::run(&mut program, output) {
-            Ok(ended) => self.outcome(&ended, host, output),
+        match process::run_with_messages(&mut program, output) {
+            Ok((ended, messages)) => self.outcome(&ended, &messages, host, output),
             Err(error) => {
                 output.error(error.to_string().replace(&*path.to_string_lossy(), &self.path.to_string_lossy()));
                 let nothing_changed = matches!(error, ProgramError::NotStarted(_) | ProgramError::NotFound(_));
@@ -122,14 +124,14 @@ impl Script {
         }
     }
 
-    fn outcome(&self, ended: &Ended, host: &Host, output: &mut Output<'_>) -> Applied {
+    fn outcome(&self, ended: &Ended, messages: &[u8], host: &Host, output: &mut Output<'_>) -> Applied {
         if ended.held_open {
             let path = self.path.display();
             output.warning(format!(
                 "{path} has left a process behind that holds its output open; its further output is ignored"
             ));
         }
-        let Some(failure) = ended.failure() else { return Applied::Changed(Vec::new()) };
+        let Some(failure) = ended.failure() else { return said(messages) };
         // Under version 3, the dispatcher reports how the plugin has ended, so it must end like the script.
         let status = match ended.status {
             _ if host.api_version() >= VERSION_OF_RESULTS => {
@@ -142,6 +144,21 @@ impl Script {
             }
         };
         Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX), nothing_changed: false }
+    }
+}
+
+/// Returns the outcome according to the messages of a script that succeeded.
+fn said(messages: &[u8]) -> Applied {
+    let said =
+        |message: &Message| messages.lines().any(|line| Message::parse(line, API_VERSION_3).as_ref() == Some(message));
+    if said(&Message::RequiresForceToOverwrite) {
+        Applied::NeedsForce(ForceTo::Overwrite)
+    } else if said(&Message::RequiresForceToRestore) {
+        Applied::NeedsForce(ForceTo::Restore)
+    } else if said(&Message::NotChanged) {
+        Applied::Unchanged
+    } else {
+        Applied::Changed(Vec::new())
     }
 }
 

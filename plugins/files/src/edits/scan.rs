@@ -35,6 +35,8 @@ pub(crate) struct Neighbour {
     pub(crate) id: String,
     /// Whether it is an orphan.
     pub(crate) is_orphan: bool,
+    /// Whether it makes its path a regular file, so that an edit of a symlink there would be one of that file.
+    pub(crate) makes_file: bool,
     /// The entity with the files that define it.
     pub(crate) shown: String,
 }
@@ -42,7 +44,7 @@ pub(crate) struct Neighbour {
 /// An edit, and the reason why it cannot be applied, if any.
 pub(crate) struct FoundEdit {
     pub(crate) edit: Declared<EditEntity>,
-    /// The path of the file, without symlinks.
+    /// The path of the file without symlinks, or of the symlink that another entity replaces.
     pub(crate) path: PathBuf,
     pub(crate) problem: Option<String>,
 }
@@ -121,8 +123,15 @@ impl Found {
         let mut edits = Vec::new();
         for (id, path, Defined { definition, common }) in defined {
             let around = neighbours.get(&path).map(Vec::as_slice).unwrap_or_default();
-            let living = around.iter().find(|other| !other.is_orphan && common.skipped.is_none());
-            let problem = living.map(|other| {
+            let entry = entries.canonical(definition.path());
+            let replacing = || {
+                let others = neighbours.get(&entry).filter(|_| entry != path).into_iter().flatten();
+                Some((others.filter(|other| other.makes_file).find(|other| !other.is_orphan)?, entry.clone()))
+            };
+            let living = around.iter().find(|other| !other.is_orphan).map(|other| (other, path.clone()));
+            let living = living.or_else(replacing).filter(|_| common.skipped.is_none());
+            let disputed = living.as_ref().map_or_else(|| path.clone(), |(_, disputed)| disputed.clone());
+            let problem = living.map(|(other, _)| other).map(|other| {
                 let shown = shown(&id, &common);
                 format!("{shown} edits the file that {} is about; one of both has to go", other.shown)
             });
@@ -139,7 +148,7 @@ impl Found {
             });
             let entity = EditEntity {
                 path: definition.path().to_owned(),
-                entry: entries.canonical(definition.path()),
+                entry,
                 file: path.clone(),
                 definition: Some(definition),
                 timeout: common.keys.timeout,
@@ -153,7 +162,7 @@ impl Found {
                 fingerprint: OnceLock::new(),
                 id,
             };
-            edits.push(FoundEdit { edit: Declared::new(entity, common), path, problem });
+            edits.push(FoundEdit { edit: Declared::new(entity, common), path: disputed, problem });
         }
         for (mut report, path) in self.orphans {
             let around = neighbours.get(&path).into_iter().flatten().filter(|other| !other.is_orphan);

@@ -204,7 +204,8 @@ fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layo
         if target.is_absolute() { target } else { entity.path.parent().unwrap_or(Path::new("/")).join(target) };
     let linked = layout.images.target(&from_target);
     let image = Image::load(&linked.followed()?)?;
-    Ok(image.ok_or_else(|| PathError::missing("stat", entity.shown_from_root(&from_target)))?)
+    // In the words of version 3.
+    image.ok_or_else(|| EvaluationError(PathError::missing("stat", entity.shown_from_root(&from_target)).to_string()))
 }
 
 fn open_input(input: &Image) -> Result<File, EvaluationError> {

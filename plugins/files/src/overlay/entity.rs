@@ -51,6 +51,12 @@ pub(crate) struct Resource {
     pub(crate) kind: Kind,
 }
 
+impl Resource {
+    pub(crate) fn is_plain(&self) -> bool {
+        self.kind == Kind::Plain
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Its content replaces that of the target.

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 29] = [
+    let cases: [Case; 30] = [
         ("several edits of one file are made at once", &[Need::Program("strace")], together),
         ("a file is read and replaced once for all of its edits", &[Need::Program("strace")], once_for_all),
         ("an edit that validation rejects does not keep the others from being made", &[], rejected),
@@ -33,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a file that is declared or overlaid is not edited", &[], contradictions),
         ("an edit gives way to a declaration, and the other way round", &[], successions),
         ("lines of an edit that is not reverted become no part of a base", &[], refused_succession),
+        ("a symlink that another entity replaces cannot be edited", &[], replaced_symlink),
         ("an edit follows its definition to another file", &[], moved),
         ("another name is another edit, which makes what the first one takes back", &[], renamed),
         ("a symlink is followed if it is to be trusted", &[], links),
@@ -325,6 +326,34 @@ fn successions() {
     undefine(&root);
     applied(&root);
     assert_eq!(root.read("etc/x"), "a\n#Port 1\n");
+}
+
+fn replaced_symlink() {
+    let link = PORT.replace("/etc/x", "/etc/link");
+    let refusal = "line:/etc/link (";
+    for definition in [None, Some("[[file]]\npath = \"/etc/link\"\ncontent = \"b\\n\"\n")] {
+        let root = root().file("etc/x", "a\n#Port 1\n").symlink("etc/link", "x");
+        match definition {
+            Some(definition) => declare(&root, &[&link, definition].concat()),
+            None => {
+                declare(&root, &link);
+                root.write("usr/share/holo/files/01-x/etc/link", "overlaid\n");
+            }
+        }
+        for arguments in [&["check"][..], &["apply"]] {
+            let run = root.holo(arguments);
+            assert!(!run.success() && run.stderr_lossy().contains(refusal), "{run}");
+            assert!(run.stderr_lossy().contains("edits the file that file:/etc/link"), "{run}");
+        }
+        assert_eq!(root.read("etc/x"), "a\n#Port 1\n");
+        assert!(root.join("etc/link").is_symlink());
+    }
+    // A symlink is not replaced by a symlink.
+    let root = root().file("etc/x", "a\n#Port 1\n").symlink("etc/link", "x");
+    declare(&root, &[&link[..], "[[file]]\npath = \"/etc/link\"\nensure = \"symlink\"\ntarget = \"x\"\n"].concat());
+    applied(&root);
+    assert_eq!(root.read("etc/x"), "a\nPort 22\n");
+    unchanged(&root);
 }
 
 fn refused_succession() {

@@ -358,7 +358,7 @@ impl Model {
                     };
                     let Some(linked) = self.disk.get(&linked) else {
                         let missing = self.shown(&linked);
-                        work.error(format!("skipping target: stat {missing}: no such file or directory"));
+                        work.error(format!("stat {missing}: no such file or directory"));
                         return None;
                     };
                     linked.clone()
