@@ -43,12 +43,26 @@ impl Deployment<'_> {
     /// Brings the archive into its desired state. Returns the changes.
     pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
+        let applied = self.apply_parts(force, &mut changes, output);
+        if let Err(ArchiveError::NeedsForce(_)) = applied {
+            // What would be overwritten may be known only after the download.
+            changes.iter().for_each(|change| output.warning(change));
+        }
+        applied.map(|()| changes)
+    }
+
+    fn apply_parts(
+        &self,
+        force: bool,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<(), ArchiveError> {
         self.check_claims()?;
         let orphans = self.take_over(output)?;
         self.complete_takeover()?;
         let mut state = self.inspect()?;
         if state.is_created {
-            return Ok(changes);
+            return Ok(());
         }
         let loses_changes = state.download == DownloadState::Modified || is_tree_modified(&state);
         if loses_changes && !force {
@@ -63,20 +77,19 @@ impl Deployment<'_> {
         if let Some(tree) = self.tree()? {
             self.store.keep_replaced(state.drift.changed.iter().map(|path| Path::new(&tree).join(path)), output);
         }
-        let local = self.fetch(&mut state, force, &mut changes, output);
+        let local = self.fetch(&mut state, force, changes, output);
         if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {
-            self.set_attributes(&mut state, force, &mut changes)?;
-            let extracted = self.extract(&mut state, &mut local, force, &mut changes, output);
+            self.set_attributes(&mut state, force, changes)?;
+            let extracted = self.extract(&mut state, &mut local, force, changes, output);
             extracted.inspect_err(|_| self.remove_unused_directories())?;
         }
-        self.remove_other_trees(&mut state, force, &mut changes, output)?;
+        self.remove_other_trees(&mut state, force, changes, output)?;
         if self.archive.cleanup {
-            self.clean_up(&mut state, force, &mut changes)?;
+            self.clean_up(&mut state, force, changes)?;
         }
         self.record_end(&mut state)?;
         self.verify(output)?;
-        self.scrub_rest(&orphans, &mut changes, output)?;
-        Ok(changes)
+        self.scrub_rest(&orphans, changes, output)
     }
 
     /// Records a path that is about to be changed.

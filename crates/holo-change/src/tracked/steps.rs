@@ -160,9 +160,11 @@ impl Tracker {
             return Ok(());
         }
         let place = self.place(&step.path);
-        let is_same = Stamp::meanwhile(step.stamp.as_ref(), &place, false)?.is_none()
+        // An earlier step may have removed another name of the file.
+        let has_names = step.stamp.is_some_and(|stamp| stamp.names() > 1);
+        let is_same = Stamp::meanwhile(step.stamp.as_ref(), &place, has_names)?.is_none()
             // Two changes within a tick have the same stamp.
-            && (step.stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()))
+            && (step.stamp.is_none_or(|stamp| !has_names && stamp.is_settled(SystemTime::now()))
                 || self.state(&step.path)? == step.current);
         if is_same { Ok(()) } else { Err(Unmanaged::Meanwhile(place.shown().display().to_string())) }
     }

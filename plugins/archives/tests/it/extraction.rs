@@ -240,6 +240,7 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
         define(&root, &format!("{DEFINITION}\nstrip_components = 1"));
         let run = root.holo(&["apply"]);
         assert!(run.stderr_lossy().contains("changed by user: \"/opt/app/etc/app.conf\""), "{run}");
+        assert!(!run.stderr_lossy().contains("downloaded"), "{run}");
         assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
         assert_eq!(root.read("opt/app/etc/app.conf"), "one\n");
         settled(&root);

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 36] = [
+    let cases: [Case; 37] = [
         ("a file with an invalid declaration gets no overlay", &[], overlay_over_an_invalid_one),
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a backup keeps what was replaced", &[], backup),
         ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
         ("a directory goes with its content only by force = true, and comes back", &[], directories),
+        ("a directory goes with a file that has several names", &[], names_of_a_file),
         ("a directory does not take the place of a file or symlink unasked", &[], kinds),
         ("FIFOs are not opened", &[], fifo),
         ("sources and templates", &[], templates),
@@ -510,6 +511,21 @@ fn directories() {
     declare(&root, "[[file]]\npath = \"/usr\"\nensure = \"absent\"\nforce = true\n");
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("usr is a system directory and cannot be removed\n"), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    applied(&root);
+    assert_eq!(root.dump(), before);
+}
+
+fn names_of_a_file() {
+    let root = root().file("srv/names/b/one", "x");
+    for name in ["srv/names/a", "srv/names/c"] {
+        fs::hard_link(root.join("srv/names/b/one"), root.join(name)).unwrap();
+    }
+    let before = root.dump();
+    declare(&root, "[[file]]\npath = \"/srv/names\"\nensure = \"absent\"\nforce = true\n");
+    applied(&root);
+    assert!(!root.exists("srv/names"));
+    unchanged(&root);
     fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
     applied(&root);
     assert_eq!(root.dump(), before);
