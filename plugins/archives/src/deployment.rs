@@ -51,12 +51,7 @@ impl Deployment<'_> {
         applied.map(|()| changes)
     }
 
-    fn apply_parts(
-        &self,
-        force: bool,
-        changes: &mut Vec<String>,
-        output: &mut Output<'_>,
-    ) -> Result<(), ArchiveError> {
+    fn apply_parts(&self, force: bool, changes: &mut Vec<String>, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         self.check_claims()?;
         let orphans = self.take_over(output)?;
         self.complete_takeover()?;

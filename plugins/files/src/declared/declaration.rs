@@ -1,7 +1,7 @@
 //! Declarations and conflicts between them.
 
 use super::definition::{Ensure, FileDefinition};
-use super::entity::DeclaredFile;
+use super::entity::{DeclaredFile, Nesting};
 use super::wanted::{TEMPLATE_SUFFIX, source_directories};
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
@@ -42,6 +42,10 @@ impl Declaration {
         self.defined.common.skipped.is_none()
     }
 
+    fn is_to_be_absent(&self) -> bool {
+        self.is_effective() && self.problem.is_none() && self.defined.definition.ensure == Ensure::Absent
+    }
+
     pub(super) fn claim(&self) -> Claim {
         let mut claim = Claim::new(&self.id, &self.canonical, &self.defined.common.sources);
         claim.is_directory = self.defined.definition.ensure == Ensure::Directory;
@@ -49,7 +53,12 @@ impl Declaration {
         claim
     }
 
-    pub(super) fn into_entity(self, overlay: Option<FileEntity>, host: &Host) -> Declared<DeclaredFile> {
+    pub(super) fn into_entity(
+        self,
+        overlay: Option<FileEntity>,
+        nesting: Nesting,
+        host: &Host,
+    ) -> Declared<DeclaredFile> {
         let Defined { definition, common } = *self.defined;
         let template = definition.source.as_ref().filter(|source| source.ends_with(TEMPLATE_SUFFIX));
         let template = template.map(|source| {
@@ -67,11 +76,26 @@ impl Declaration {
             template,
             timeout: common.keys.timeout,
             definition: Some(definition),
+            nesting,
             overlay: overlay.map(Box::new),
             orphan: None,
         };
         Declared::new(entity, common)
     }
+}
+
+/// Returns the places of paths that are to be absent, by the IDs of their declarations.
+pub(super) fn nested_absences(declarations: &Table<DeclarationIndex, Declaration>) -> HashMap<String, Nesting> {
+    let absent = || declarations.iter().filter(|declaration| declaration.is_to_be_absent());
+    let by_path: HashMap<&Path, &str> = absent().map(|it| (it.canonical.as_path(), it.id.as_str())).collect();
+    let mut nested: HashMap<String, Nesting> = HashMap::new();
+    for inner in absent() {
+        if let Some(outer) = inner.canonical.ancestors().skip(1).find_map(|above| by_path.get(above)) {
+            nested.entry((*outer).to_owned()).or_default().inner.push(inner.id.clone());
+            nested.entry(inner.id.clone()).or_default().is_inner = true;
+        }
+    }
+    nested
 }
 
 /// Finds conflicting declarations.

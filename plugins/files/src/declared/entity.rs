@@ -25,10 +25,21 @@ pub(crate) struct DeclaredFile {
     pub(crate) definition: Option<FileDefinition>,
     /// The package manager that it configures. Packages come after it, unless it may have to come after a package.
     pub(crate) configures: Option<&'static str>,
+    /// Its place among nested paths that are to be absent.
+    pub(crate) nesting: Nesting,
     /// A former overlay of the path that has not been scrubbed yet.
     pub(crate) overlay: Option<Box<FileEntity>>,
     /// The stored report of an orphan.
     pub(crate) orphan: Option<Box<EntityReport>>,
+}
+
+/// The place of a path among nested paths that are to be absent. The inner ones go first, and come back last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nesting {
+    /// The IDs of the declarations directly in this one.
+    pub(crate) inner: Vec<String>,
+    /// Whether it is in another one.
+    pub(crate) is_inner: bool,
 }
 
 impl DeclaredFile {
@@ -46,7 +57,10 @@ impl DeclaredFile {
         report.edges.provides.push(Asset::new("path", path.as_str()));
         report.edges.owns.push(Asset::new("path", self.canonical.display().to_string()));
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
-        report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));
+        if !self.nesting.is_inner {
+            report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));
+        }
+        report.edges.after.extend(self.nesting.inner.iter().map(|id| id.as_str().into()));
         if self.canonical != self.path {
             // Other declarations may spell the path of the same file differently.
             report.edges.provides.push(Asset::new("path", self.canonical.display().to_string()));

@@ -1,6 +1,7 @@
 //! The declared files of a scan and their entities.
 
-use super::declaration::{Declaration, find_contradictions, publish};
+use super::declaration::{Declaration, find_contradictions, nested_absences, publish};
+use super::entity::Nesting;
 use super::{FileDefinition, access};
 use crate::declared::entity::DeclaredFile;
 use crate::known_files::Paths;
@@ -115,6 +116,7 @@ impl DeclaredScan {
         find_contradictions(&mut declarations, host);
         let records = is_whole.then_some(&self.records);
         publish(&declarations, &orphans, records, host, output);
+        let mut nested = nested_absences(&declarations);
         let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
         for mut declaration in declarations {
             let overlay_path = overlaid.get(&declaration.canonical);
@@ -132,7 +134,8 @@ impl DeclaredScan {
             let overlay = overlay_path.filter(|_| declaration.problem.is_none() && declaration.is_effective());
             let overlay = overlay.cloned().and_then(|path| overlays.remove(&path));
             let problem = declaration.problem.take();
-            let entity = declaration.into_entity(overlay, host);
+            let nesting = nested.remove(&declaration.id).unwrap_or_default();
+            let entity = declaration.into_entity(overlay, nesting, host);
             match problem {
                 None => files.declared.push(Box::new(entity)),
                 Some(reason) => {
@@ -179,6 +182,7 @@ impl DeclaredScan {
                 template: None,
                 timeout: None,
                 definition: None,
+                nesting: Nesting::default(),
                 configures: None,
                 overlay: None,
                 orphan: Some(Box::new(report)),

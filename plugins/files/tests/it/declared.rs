@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 37] = [
+    let cases: [Case; 38] = [
         ("a file with an invalid declaration gets no overlay", &[], overlay_over_an_invalid_one),
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
         ("a directory goes with its content only by force = true, and comes back", &[], directories),
         ("a directory goes with a file that has several names", &[], names_of_a_file),
+        ("of nested paths that are to be absent, the inner ones go first and come back last", &[], nested_absences),
         ("a directory does not take the place of a file or symlink unasked", &[], kinds),
         ("FIFOs are not opened", &[], fifo),
         ("sources and templates", &[], templates),
@@ -511,6 +512,28 @@ fn directories() {
     declare(&root, "[[file]]\npath = \"/usr\"\nensure = \"absent\"\nforce = true\n");
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("usr is a system directory and cannot be removed\n"), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    applied(&root);
+    assert_eq!(root.dump(), before);
+}
+
+fn nested_absences() {
+    let root = root().file("srv/a/b/c/one", "x").file("srv/a/two", "x");
+    let before = root.dump();
+    let absent = |path: &str| format!("[[file]]\npath = \"{path}\"\nensure = \"absent\"\nforce = true\n");
+    let [outer, inner, file] = ["/srv/a", "/srv/a/b", "/srv/a/b/c/one"].map(absent);
+    declare(&root, &[&*outer, &inner, &file].concat());
+    applied(&root);
+    assert!(!root.exists("srv/a"));
+    unchanged(&root);
+    // The outer one alone.
+    declare(&root, &[&*inner, &file].concat());
+    applied(&root);
+    assert!(root.exists("srv/a/two") && !root.exists("srv/a/b"));
+    unchanged(&root);
+    declare(&root, &[outer, inner, file].concat());
+    applied(&root);
+    assert!(!root.exists("srv/a"));
     fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
     applied(&root);
     assert_eq!(root.dump(), before);
