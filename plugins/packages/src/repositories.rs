@@ -157,6 +157,7 @@ impl Entity for RepositoryEntity {
                 RepositoryError::Meanwhile => "it was changed meanwhile".into(),
             }
         };
+        let _held = Tree::open(host.state_dir())?.hold()?;
         let inspection = Inspection::open(host).map_err(reason)?;
         if let Some(record) = inspection.recall(self).map_err(reason)? {
             host.keep_originals(&self.id, (&inspection.tracker, &record.base.tracks), output)?;

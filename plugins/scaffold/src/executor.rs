@@ -363,6 +363,7 @@ impl Executor<'_> {
 
     /// Removes the record of an orphan.
     pub(crate) fn forget(&self, entity: &Scaffold, output: &mut Output<'_>) -> Result<()> {
+        let _held = Tree::open(self.host.state_dir())?.hold()?;
         if let Some(remembered) = self.recall(entity)? {
             self.host.keep_originals(entity.id(), (&self.tracker, remembered.base.tracks()), output)?;
         }
