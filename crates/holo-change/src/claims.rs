@@ -34,10 +34,24 @@ pub struct Claim {
     pub is_tree: bool,
     /// True if other entities may create files below the path.
     pub is_directory: bool,
-    /// True if the entity determines the metadata of all files below the path that are not claimed by others.
-    pub is_recursive: bool,
+    /// The permissions that the entity determines for all files below the path that are not claimed by others.
+    pub recursive: Option<Recursive>,
     /// The files that define the entity, as displayed to the user.
     sources: Vec<Text>,
+}
+
+/// The permissions of everything below a directory, as far as they are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recursive {
+    /// True if an owner is declared. It is that of the directory.
+    pub has_owner: bool,
+    /// True if a group is declared. It is that of the directory.
+    pub has_group: bool,
+    /// The mode of directories.
+    pub mode: Option<u32>,
+    /// The mode of new files.
+    pub file_mode: Option<u32>,
 }
 
 impl Claim {
@@ -45,8 +59,8 @@ impl Claim {
     #[must_use]
     pub fn new(id: &str, path: &Path, sources: &[PathBuf]) -> Claim {
         let sources = sources.iter().map(|source| Text(path_bytes(source))).collect();
-        let (is_tree, is_directory, is_recursive) = Default::default();
-        Claim { id: id.to_owned(), path: Text(path_bytes(path)), is_tree, is_directory, is_recursive, sources }
+        let (is_tree, is_directory, recursive) = Default::default();
+        Claim { id: id.to_owned(), path: Text(path_bytes(path)), is_tree, is_directory, recursive, sources }
     }
 
     /// The path.

@@ -20,8 +20,8 @@ pub struct Snapshot {
     pub stamp: Option<Stamp>,
     /// The required owner.
     owner: u32,
-    /// The owner and group for a new file, if not the defaults of the process.
-    owners: Option<(u32, u32)>,
+    /// The owner and group of a new file, where they are not those of the process.
+    owners: (Option<u32>, Option<u32>),
     /// The ACL and other attributes.
     attributes: ExtendedAttributes,
 }
@@ -30,7 +30,19 @@ impl Snapshot {
     /// Returns the snapshot of a file that does not exist.
     #[must_use]
     pub fn absent(owner: u32) -> Snapshot {
-        Snapshot { content: Vec::new(), stamp: None, owner, owners: None, attributes: ExtendedAttributes::default() }
+        Snapshot {
+            content: Vec::new(),
+            stamp: None,
+            owner,
+            owners: (None, None),
+            attributes: ExtendedAttributes::default(),
+        }
+    }
+
+    /// Sets the owner and group of a new file, where they are not those of the process.
+    #[must_use]
+    pub fn with_owners(self, uid: Option<u32>, gid: Option<u32>) -> Snapshot {
+        Snapshot { owners: (uid, gid), ..self }
     }
 
     /// Reads a regular file of any owner; a replacement gets the same owner and group. `None` if the file does not
@@ -41,8 +53,8 @@ impl Snapshot {
     pub fn of_any_owner(place: &PathHandle, max_size: u64) -> Result<Option<Snapshot>> {
         let Some(stat) = place.stat()? else { return Ok(None) };
         let snapshot = Snapshot::read(place, stat.uid, max_size)?;
-        let owners = snapshot.stamp.as_ref().map(|stamp| (stamp.stat().uid, stamp.stat().gid));
-        Ok(owners.is_some().then_some(Snapshot { owners, ..snapshot }))
+        let owners = snapshot.stamp.as_ref().map(|stamp| (Some(stamp.stat().uid), Some(stamp.stat().gid)));
+        Ok(owners.map(|owners| Snapshot { owners, ..snapshot }))
     }
 
     /// Overwrites the file in place, if it is unchanged; returns whether it was. This is not atomic: the caller must
@@ -99,7 +111,7 @@ impl Snapshot {
             let text = format!("it is larger than {} MiB", max_size >> 20);
             return Err(failed("read")(io::Error::other(text)));
         }
-        Ok(Snapshot { content, stamp: Some(stamp), owner, owners: None, attributes })
+        Ok(Snapshot { content, stamp: Some(stamp), owner, owners: (None, None), attributes })
     }
 
     /// Reads the current file if it has the same content.
@@ -149,7 +161,7 @@ impl Snapshot {
         let mut file = temporary.create()?;
         file.write_all(content).map_err(at("write", &shown))?;
         // The mode must not depend on the umask.
-        let (uid, gid) = self.owners.unzip();
+        let (uid, gid) = self.owners;
         set_ownership_of_new(&file, temporary, uid, gid, mode, &self.attributes)?;
         file.sync_all().map_err(at("sync", &shown))?;
         Stamp::of_open(&file, &shown)

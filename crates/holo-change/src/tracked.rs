@@ -38,13 +38,14 @@ mod tracks;
 
 use crate::base_store::BaseStore;
 use crate::canonical::CanonicalPaths;
-use crate::claims;
+use crate::claims::{self, Recursive};
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree, set_ownership};
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,8 @@ use std::sync::{Arc, OnceLock};
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
 pub use entity_change::{EntityChange, PathChange};
-pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath};
+pub use held::{HeldPaths, is_made_by_others};
 pub use made_directories::MadeDirectories;
 pub use restore::{Decision, Found};
 pub use state::{Attributes, State, Unmanaged};
@@ -65,6 +66,19 @@ pub use tracks::{HasTracks, Origin, Track, Tracks};
 const CONTENTS: &str = "contents";
 /// A marker file that exists while changes are made, until data that is no longer needed has been removed.
 const UNTIDY: &str = "untidy";
+
+/// Permissions of a new file or directory that a declaration above determines, as far as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The mode of a directory.
+    pub mode: Option<u32>,
+    /// The mode of a file.
+    pub file_mode: Option<u32>,
+}
 
 /// The tree of the paths, and the store of their records.
 #[derive(Clone, Debug)]
@@ -84,7 +98,7 @@ pub struct Tracker {
     /// The paths that other entities hold.
     held: HeldPaths,
     /// The directories whose declarations cover the permissions of everything below, read on first use.
-    recursive: Arc<OnceLock<Vec<PathBuf>>>,
+    recursive: Arc<OnceLock<BTreeMap<PathBuf, Recursive>>>,
     locations: Arc<Locations>,
     /// The maximum number of threads for the paths of one entity.
     threads: usize,
@@ -370,26 +384,40 @@ impl Tracker {
     }
 
     /// Creates the missing directories above a path, and returns them. Those below a directory whose declaration covers the permissions of
-    /// everything in it have the owner and mode of the one that contains them, as that declaration has been applied before.
+    /// everything in it have these, as that declaration has been applied before.
     fn make_parents(&self, path: &Path, place: &PathHandle) -> Result<Vec<PathHandle>> {
         let made = place.create_folder()?;
         if made.is_empty() || self.is_overlaid(path) {
             return Ok(made);
         }
-        let read = || {
-            let recursive = claims::all(&self.locations).into_iter().filter(|claim| claim.is_recursive);
-            recursive.map(|claim| claim.path()).collect()
-        };
-        let recursive = self.recursive.get_or_init(read);
-        let is_covered = |path: &&Path| recursive.iter().any(|top| path.starts_with(top) && *path != top);
-        let new: Vec<&Path> = path.ancestors().skip(1).take(made.len()).filter(is_covered).collect();
+        let new: Vec<&Path> = path.ancestors().skip(1).take(made.len()).collect();
         for directory in new.into_iter().rev() {
-            let above = directory.parent().unwrap_or(directory);
-            let Some(stat) = self.place_itself(above).stat()? else { continue };
+            let Some(inherited) = self.inherited(directory)? else { continue };
             let place = self.place_itself(directory);
-            set_ownership(&place.open()?, &place.shown(), Some(stat.uid), Some(stat.gid), stat.mode)?;
+            let Some(stat) = place.stat()? else { continue };
+            let mode = inherited.mode.unwrap_or(stat.mode);
+            set_ownership(&place.open()?, &place.shown(), inherited.uid, inherited.gid, mode)?;
         }
         Ok(made)
+    }
+
+    /// Returns the permissions that a new file or directory gets because a declaration covers everything in a directory
+    /// above it. `None` if none does.
+    ///
+    /// # Errors
+    /// If the directory cannot be examined.
+    pub fn inherited(&self, path: &Path) -> Result<Option<Inherited>> {
+        let read = || {
+            let claims = claims::all(&self.locations).into_iter();
+            claims.filter_map(|claim| Some((claim.path(), claim.recursive?))).collect()
+        };
+        let recursive = self.recursive.get_or_init(read);
+        let Some((top, inherited)) = path.ancestors().skip(1).find_map(|above| recursive.get_key_value(above)) else {
+            return Ok(None);
+        };
+        let Some(stat) = self.place_itself(top).stat()? else { return Ok(None) };
+        let (uid, gid) = (inherited.has_owner.then_some(stat.uid), inherited.has_group.then_some(stat.gid));
+        Ok(Some(Inherited { uid, gid, mode: inherited.mode, file_mode: inherited.file_mode }))
     }
 
     /// Removes those parent directories of a path that plugins have created, and that are empty.

@@ -4,7 +4,7 @@
 use crate::session::Answer;
 use crate::{API_VERSION_4, Text};
 use bstr::{BStr, BString, ByteSlice};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct FilePair {
 
 /// The text after the labels that says that both files have the modes to show.
 const MODES: &[u8] = b"modes";
+/// The path of a file that does not exist.
+const NO_FILE: &[u8] = b"/dev/null";
 
 impl FilePair {
     /// Returns a pair of files without labels; their paths are shown.
@@ -61,13 +63,17 @@ impl FilePair {
     /// Parses the text that a plugin writes to file descriptor 3 during `diff`. Returns `None` if it has fewer than two
     /// paths.
     ///
-    /// In version 4, two labels follow, each of which may be empty, and the word `modes` if both files have the modes to
-    /// show. The rest is ignored.
+    /// As in version 3, the NUL byte after the second path may be missing, and an empty path is `/dev/null`. In version 4,
+    /// two labels follow, each of which may be empty, and the word `modes` if both files have the modes to show. The rest
+    /// is ignored.
     #[must_use]
     pub fn parse(said: &[u8], version: u32) -> Option<FilePair> {
-        let mut parts = said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0"));
-        let mut path = || parts.next().map(|path| PathBuf::from(OsString::from_vec(path.to_vec())));
-        let pair = FilePair::new(path()?, path()?);
+        let mut parts = said.splitn(3, |&byte| byte == 0);
+        let mut path = || parts.next().map(|path| if path.is_empty() { NO_FILE } else { path });
+        let (from, to) = (path()?, path()?);
+        let pair = FilePair::new(OsStr::from_bytes(from), OsStr::from_bytes(to));
+        let labels = parts.next().unwrap_or_default();
+        let mut parts = labels.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0"));
         match (parts.next(), parts.next()) {
             (Some(from), Some(to)) if version >= API_VERSION_4 => {
                 let has_modes = parts.next() == Some(MODES);
@@ -180,12 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_two_paths_that_are_ended() {
+    fn a_pair_is_two_paths() {
         for version in [API_VERSION_3, API_VERSION_4] {
-            assert_eq!(FilePair::parse(b"a\0b\0", version), pair("a", "b"));
-            assert_eq!(FilePair::parse(b"a\0b\0c\0", version), pair("a", "b"));
-            assert_eq!(FilePair::parse(b"a\nb\0\0", version), pair("a\nb", ""));
-            for fewer in [&b""[..], b"a", b"a\0", b"a\0b", b"a\nb\n"] {
+            for said in [&b"a\0b\0"[..], b"a\0b", b"a\0b\0c\0", b"a\0b\0c"] {
+                assert_eq!(FilePair::parse(said, version), pair("a", "b"));
+            }
+            for said in [&b"a\nb\0\0"[..], b"a\nb\0", b"a\nb\0/dev/null\0"] {
+                assert_eq!(FilePair::parse(said, version), pair("a\nb", "/dev/null"));
+            }
+            assert_eq!(FilePair::parse(b"\0b\0", version), pair("/dev/null", "b"));
+            for fewer in [&b""[..], b"a", b"a\nb\n"] {
                 assert_eq!(FilePair::parse(fewer, version), None);
             }
         }

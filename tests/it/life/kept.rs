@@ -342,6 +342,29 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         &[Fill("etc/app", Recursive("0750")), Apply, Fill("etc/app", Archive(&["x", "sub/z"], 0)), Apply],
     ),
     (
+        "an edit makes a file in a directory with permissions, which go then",
+        &[
+            Delete("etc/app/x"),
+            Fill("etc/app", Recursive("0750")),
+            Define("etc/app/x", Edits("line ini", true)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "an edit makes a file and its directory below one with permissions",
+        &[
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+            Delete("etc/app/sub/z"),
+            Define("etc/app/sub/z", Edits("block", true)),
+            Apply,
+            Define("etc/app/sub/z", Nothing),
+            Apply,
+        ],
+    ),
+    (
         "an overlay comes when the permissions of its directory go",
         &[
             Fill("etc/app", Recursive("0750")),

@@ -17,7 +17,7 @@ use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
 use crate::locations::Locations;
 use crate::manifest::{EntryKind, Manifest, ManifestEntry, ManifestRecord};
-use crate::path_handle::{ExtendedAttributes, PathHandle};
+use crate::path_handle::{ExtendedAttributes, PathHandle, Tree};
 use crate::paths::path_bytes;
 use holo_protocol::Text;
 use holo_state::Durability;
@@ -44,6 +44,17 @@ impl HeldPaths {
         let read = self.read.get_or_init(|| Held::read(locations, own, canonical, self.asking.as_deref()));
         read.as_ref().map_err(Clone::clone)
     }
+}
+
+/// Returns true if a defined entity of another plugin makes the file at a canonical path, as far as its records show.
+///
+/// # Errors
+/// If records cannot be read.
+pub fn is_made_by_others(path: &Path, locations: &Locations) -> Result<bool> {
+    let own = PluginStore::own(locations)?;
+    let held = Held::of_others(locations, &own, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
+    let maker = held.find_of_others(path, &own.plugin);
+    Ok(maker.is_some_and(|maker| maker.claim(path, &Claims::read(locations)).is_some()))
 }
 
 /// The paths that entities hold.

@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_is_said_is_what_was_done,
         whatever_archives_do_in_the_end_it_is_as_before,
         what_is_laid_over_has_the_new_version_as_its_base,
+        a_file_of_a_package_manager_beside_it_is_not_its_base,
         what_the_new_version_lacks_goes_with_what_is_laid_over_it,
     ]
 }
@@ -490,6 +491,32 @@ fn what_is_laid_over_has_the_new_version_as_its_base() {
         for path in ["base", "kept", "trees"] {
             assert!(!root.exists(format!("var/lib/holo/archives/{path}")), "{}", root.dump());
         }
+    }
+}
+
+fn a_file_of_a_package_manager_beside_it_is_not_its_base() {
+    for [stock, older] in [[".dpkg-dist", ""], [".dpkg-dist", ".dpkg-old"]] {
+        let root = overlaid();
+        root.write("etc/os-release", "ID=debian\n");
+        for suffix in [stock, older].iter().filter(|suffix| !suffix.is_empty()) {
+            root.write(format!("etc/app/conf{suffix}"), "a package's\n");
+        }
+        settled(&root);
+        root.write("usr/share/a", Tar::new().file("conf", "two\n").file("other", "two\n").end());
+        let run = apply(&root);
+        assert!(!run.stdout_lossy().contains("found updated target base"), "{run}");
+        settled(&root);
+        assert_eq!(root.read("etc/app/conf"), "over two\n");
+        fs::remove_dir_all(root.join("usr/share/holo/files/50-x")).unwrap();
+        apply(&root);
+        settled(&root);
+        assert_eq!(root.read("etc/app/conf"), "two\n");
+        drop_definition(&root, "10-a");
+        apply(&root);
+        assert_eq!(
+            (root.read("etc/app/conf"), root.read("etc/app/conf.dpkg-dist")),
+            ("a person's\n".into(), "a package's\n".into())
+        );
     }
 }
 

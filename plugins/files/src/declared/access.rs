@@ -504,7 +504,8 @@ impl Others {
     /// Sorts out the claims of others below a path.
     fn new(mut others: Vec<Claim>, own: &str, path: &Path) -> Others {
         others.retain(|claim| claim.id != own && claim.path().starts_with(path));
-        let (whole, single): (Vec<_>, Vec<_>) = others.iter().partition(|claim| claim.is_tree || claim.is_recursive);
+        let (whole, single): (Vec<_>, Vec<_>) =
+            others.iter().partition(|claim| claim.is_tree || claim.recursive.is_some());
         let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
         Others { whole: paths(whole), single: paths(single) }
     }

@@ -49,7 +49,7 @@ impl Declaration {
     pub(super) fn claim(&self) -> Claim {
         let mut claim = Claim::new(&self.id, &self.canonical, &self.defined.common.sources);
         claim.is_directory = self.defined.definition.ensure == Ensure::Directory;
-        claim.is_recursive = self.defined.definition.recurse;
+        claim.recursive = self.defined.definition.recursive();
         claim
     }
 

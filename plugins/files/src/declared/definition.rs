@@ -4,6 +4,7 @@
 mod tests;
 
 use holo_change::acl::{AclEntry, Tag, letters};
+use holo_change::claims::Recursive;
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -262,6 +263,17 @@ impl FileDefinition {
         // A range may contain colons.
         let mut parts = text.splitn(PARTS, ':').map(|part| (!part.is_empty()).then_some(part));
         Some([(); PARTS].map(|()| parts.next().flatten()))
+    }
+
+    /// Returns the permissions of everything below the directory, if they are declared.
+    pub(in crate::declared) fn recursive(&self) -> Option<Recursive> {
+        let mode = self.mode().ok().flatten();
+        self.recurse.then(|| Recursive {
+            has_owner: self.owner.is_some(),
+            has_group: self.group.is_some(),
+            mode,
+            file_mode: self.file_mode().or_else(|| mode.map(|mode| mode & 0o666)),
+        })
     }
 
     /// Returns the declared mode of files below the directory.

@@ -2,7 +2,7 @@
 //! before it replaces the file in one step, with the same owner and mode.
 
 use super::inspection::{
-    CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, overwrites, validation, would_leave,
+    CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, new_mode, overwrites, validation, would_leave,
 };
 use super::ledger::{Draft, Ledger};
 use super::record::{MadeEdit, Subject, Version};
@@ -19,9 +19,6 @@ use std::rc::Rc;
 
 /// The suffix of the new file until it replaces the old one.
 const TEMPORARY: &str = ".holonew";
-/// The mode of a file that did not exist.
-const NEW_MODE: u32 = 0o644;
-const NEW_SENSITIVE_MODE: u32 = 0o600;
 /// The maximum number of attempts to edit a file that another process changes each time.
 const ATTEMPTS: usize = 5;
 
@@ -347,24 +344,26 @@ impl<'a> Executor<'a> {
     /// Replaces or removes a file. Returns false if another process has changed it since it was read.
     fn replace(&self, subject: &Subject, wanted: &Wanted<'_>, content: &[u8], goes: bool) -> Result<bool, FileError> {
         let absent = Snapshot::absent(rustix::process::geteuid().as_raw());
-        let found = subject.found.as_ref().unwrap_or(&absent);
         if goes {
-            let is_gone = found.remove(&subject.place)?;
+            let is_gone = subject.found.as_ref().unwrap_or(&absent).remove(&subject.place)?;
             if is_gone {
                 self.inspection.tracker()?.clear_way(&subject.path)?;
             }
             return Ok(is_gone);
         }
-        if subject.found.is_none() {
-            self.inspection.tracker()?.make_way(&subject.path)?;
-        }
-        if wanted.in_place && subject.found.is_some() {
-            return Ok(found.overwrite(&subject.place, content)?);
-        }
-        let new_mode = if wanted.sensitive { NEW_SENSITIVE_MODE } else { NEW_MODE };
-        let mode = if subject.found.is_some() { subject.mode() } else { new_mode };
         let temporary = subject.place.temporary(TEMPORARY);
-        Ok(found.replace(&subject.place, &temporary, content, mode)?.is_some())
+        if let Some(found) = &subject.found {
+            return Ok(match wanted.in_place {
+                true => found.overwrite(&subject.place, content)?,
+                false => found.replace(&subject.place, &temporary, content, subject.mode())?.is_some(),
+            });
+        }
+        let tracker = self.inspection.tracker()?;
+        tracker.make_way(&subject.path)?;
+        let inherited = tracker.inherited(&subject.path)?;
+        let (uid, gid) = inherited.map(|inherited| (inherited.uid, inherited.gid)).unwrap_or_default();
+        let mode = new_mode(wanted.sensitive, inherited);
+        Ok(absent.with_owners(uid, gid).replace(&subject.place, &temporary, content, mode)?.is_some())
     }
 
     /// Keeps the old file for the history of the run.

@@ -8,7 +8,7 @@ use super::text::Text;
 use crate::overlay::BufferedOutput;
 use holo_change::claims;
 use holo_change::snapshot::Snapshot;
-use holo_change::tracked::Tracker;
+use holo_change::tracked::{Inherited, Tracker};
 use holo_change::{Image, Kind, Links, PathError, PathHandle, Stamp, Tree};
 use holo_plugin::origins::Traced;
 use holo_plugin::{
@@ -291,7 +291,11 @@ impl<'a> Inspection<'a> {
     }
 
     pub(super) fn preview(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
-        let (mode, exists) = (file.subject.mode(), file.subject.found.is_some());
+        let exists = file.subject.found.is_some();
+        let mode = match exists {
+            true => file.subject.mode(),
+            false => new_mode(entity.sensitive, self.tracker()?.inherited(&file.subject.path)?),
+        };
         let live = self.host.below_root(&file.subject.path);
         let (draft, outcome) = self.expected(file, entity)?;
         let after = outcome.filter(|outcome| outcome.changes).map(|_| draft.text());
@@ -331,6 +335,12 @@ impl<'a> Inspection<'a> {
     pub(super) fn shown(&self, path: &Path) -> String {
         self.host.below_root(path).display().to_string()
     }
+}
+
+/// Returns the mode of a file that an edit makes.
+pub(super) fn new_mode(is_sensitive: bool, inherited: Option<Inherited>) -> u32 {
+    let usual = if is_sensitive { 0o600 } else { 0o644 };
+    inherited.and_then(|inherited| inherited.file_mode).unwrap_or(usual)
 }
 
 /// Returns true if an apply overwrites manual changes of the edit's lines, and keeps the edited file. What an orphan leaves

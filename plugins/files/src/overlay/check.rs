@@ -99,7 +99,7 @@ fn try_check(
         return Ok(scrub::check(entity, layout, distribution)?);
     }
     // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
-    let waiting = distribution.peek(&target)?;
+    let waiting = distribution.peek(&target, entity.host())?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let known_base = Image::load(&layout.images.base(&entity.path))?;
     let current = match at_apply {

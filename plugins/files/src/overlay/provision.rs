@@ -84,7 +84,7 @@ fn try_prepare(
 ) -> Result<Applied, EvaluationError> {
     let target = layout.images.target(&entity.path);
     change.consequences.may_have_moved_stock = true;
-    let stock = distribution.find_stock(&target, output)?;
+    let stock = distribution.find_stock(&target, entity.host(), output)?;
     change.consequences.may_have_moved_stock = stock.is_some();
     let stamp = Stamp::of(&target)?;
     let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;

@@ -41,7 +41,7 @@ pub(crate) fn check(
 ) -> Result<Verdict, Unmanageable> {
     let target = layout.images.target(&entity.path);
     let done = if target.is_file_or_symlink()? {
-        let (original, current) = match distribution.peek(&target)? {
+        let (original, current) = match distribution.peek(&target, entity.host())? {
             Some((stock, current)) => (stock, current),
             None => (layout.images.base(&entity.path), target),
         };
@@ -63,7 +63,7 @@ pub(crate) fn all_restored<'e>(orphans: impl Iterator<Item = &'e FileEntity>, ho
         let target = root.place(&entity.path);
         let path = |place: &PathHandle| Path::new("/").join(place.path());
         let file = match entity.target_exists {
-            true => distribution.peek(&target)?.map(|(stock, _)| path(&stock)),
+            true => distribution.peek(&target, host)?.map(|(stock, _)| path(&stock)),
             false => Some(path(&target)),
         };
         Ok((entity.path.clone(), file))
@@ -103,7 +103,7 @@ fn restore(
     let target = layout.images.target(&entity.path);
     let base = layout.images.base(&entity.path);
     let mut base_stamp = None;
-    let original = match distribution.find_stock(&target, output)? {
+    let original = match distribution.find_stock(&target, entity.host(), output)? {
         Some(stock) => {
             let shown = entity.shown_target();
             output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, shown.display()));

@@ -1,10 +1,12 @@
 //! Stock files and saved files that package managers leave next to changed targets, depending on the family of the distribution.
 
 use holo_change::error::Result;
+use holo_change::tracked::is_made_by_others;
 use holo_change::{Durability, Image, PathHandle, copy_in_one_step};
-use holo_plugin::Output;
 use holo_plugin::system::OsRelease;
+use holo_plugin::{Host, Output};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// A new stock file next to a target.
 #[derive(Debug)]
@@ -17,13 +19,18 @@ pub(crate) struct Stock {
 impl Distribution {
     /// Looks for a new stock file. If the package manager has saved the target and installed the stock file in its place, moves both back:
     /// the target to its path, the stock file next to it.
-    pub(crate) fn find_stock(&self, target: &PathHandle, output: &mut Output<'_>) -> Result<Option<Stock>> {
+    pub(crate) fn find_stock(
+        &self,
+        target: &PathHandle,
+        host: &Host,
+        output: &mut Output<'_>,
+    ) -> Result<Option<Stock>> {
         if let Distribution::Unknown(ids) = self {
             output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
             output.warning("Package managers of it may leave new versions of configuration files that are not found;");
             output.warning("please report this, together with the contents of your /etc/os-release.");
         }
-        match self.suffixes() {
+        match self.suffixes_at(target, host)? {
             [stock] => beside(target, stock),
             [saved, stock] => swapped_or_beside(target, saved, stock),
             _ => Ok(None),
@@ -31,8 +38,8 @@ impl Distribution {
     }
 
     /// Looks for a new stock file without moving files. Returns its handle, and that of the current target.
-    pub(crate) fn peek(&self, target: &PathHandle) -> Result<Option<(PathHandle, PathHandle)>> {
-        let suffixes = self.suffixes();
+    pub(crate) fn peek(&self, target: &PathHandle, host: &Host) -> Result<Option<(PathHandle, PathHandle)>> {
+        let suffixes = self.suffixes_at(target, host)?;
         if let [saved, _] = suffixes {
             let saved = target.with_suffix(saved);
             if saved.is_file_or_symlink()? && target.is_file_or_symlink()? {
@@ -55,14 +62,23 @@ impl Distribution {
         }
     }
 
-    /// Returns true if [`Distribution::find_stock`] would find, move and report nothing.
+    /// Returns the suffixes that count for a target. There are none if another entity makes the file below the overlay: that
+    /// entity decides what the base is.
+    fn suffixes_at(&self, target: &PathHandle, host: &Host) -> Result<&'static [&'static str]> {
+        let path = Path::new("/").join(target.path());
+        let is_ours = !self.leaves_files(target)? || !is_made_by_others(&path, host.locations())?;
+        Ok(if is_ours { self.suffixes() } else { &[] })
+    }
+
+    fn leaves_files(&self, target: &PathHandle) -> Result<bool> {
+        self.suffixes()
+            .iter()
+            .try_fold(false, |found, suffix| Ok(found || target.with_suffix(suffix).is_file_or_symlink()?))
+    }
+
+    /// Returns true if [`Distribution::find_stock`] would certainly find, move and report nothing.
     pub(crate) fn leaves_alone(&self, target: &PathHandle) -> Result<bool> {
-        for suffix in self.suffixes() {
-            if target.with_suffix(suffix).is_file_or_symlink()? {
-                return Ok(false);
-            }
-        }
-        Ok(!matches!(self, Distribution::Unknown(_)))
+        Ok(!matches!(self, Distribution::Unknown(_)) && !self.leaves_files(target)?)
     }
 
     /// Returns the saved copies of a deleted target that equal its provisioned image.
