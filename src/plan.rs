@@ -152,7 +152,7 @@ impl Plan {
             successors.entry(*orphan).or_default().push(*successor);
         }
         let edges = edges::succeed(nodes, &successions, edges);
-        let (edges, restored_by) = edges::restore(nodes, &restorations, edges);
+        let (edges, restored_by) = edges::restore(nodes, &restorations, &successions, edges);
         let (order, waits) = sort::sort(nodes, Waits::new(nodes.len(), edges), is_needed)?;
         let refreshes = refreshes(nodes.len(), waits.edges());
         let plugins = nodes.iter().map(|node| node.plugin).collect();

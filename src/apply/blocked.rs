@@ -80,8 +80,13 @@ impl Walk<'_> {
     /// Blocks an entity until orphans have restored what it edits, or the permissions of what it finds.
     fn by_orphan(&self, entity: EntityIndex) -> Option<Blocked> {
         self.plan.restored_by(entity).iter().find_map(|&orphan| {
-            let is_access = self.entities[orphan].edges().owns.iter().any(|own| own.kind == "path-access");
-            let of_what = if is_access { "needs the permissions that" } else { "edits what" };
+            let is_access =
+                |entity: EntityIndex| self.entities[entity].edges().owns.iter().any(|own| own.kind == "path-access");
+            let of_what = match (is_access(entity), is_access(orphan)) {
+                (_, true) => "needs the permissions that",
+                (true, false) => "sets the permissions of what",
+                (false, false) => "edits what",
+            };
             let restores = format!("{of_what} {} restores", self.entities[orphan].id());
             let (end, state) = match self.ends[orphan].filter(|_| self.selected.contains(orphan)) {
                 Some(End::Unchanged | End::Changed) => return None,

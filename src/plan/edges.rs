@@ -147,21 +147,30 @@ pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], e
 }
 
 /// Makes each entity wait for the orphans that restore what it edits or finds, except where the orphan itself waits for it: by way of an
-/// entity that takes over. Returns the orphans of each such entity.
+/// entity that takes over. Such an entity needs no directory that only comes after the orphan, as it takes over what is there. Returns the
+/// orphans of each entity.
 pub(super) fn restore(
     nodes: &PerEntity<Node<'_>>,
     restorations: &[Restoration],
-    edges: Vec<Edge>,
+    successions: &[Succession],
+    mut edges: Vec<Edge>,
 ) -> (Vec<Edge>, HashMap<EntityIndex, Vec<EntityIndex>>) {
     let mut restored_by: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
     if restorations.is_empty() {
         return (edges, restored_by);
     }
+    let late: HashSet<_> =
+        restorations.iter().filter(|pair| pair.is_access).map(|pair| (pair.orphan, pair.heir)).collect();
+    let mut found_there = HashSet::new();
+    for &Succession { orphan, successor, .. } in successions {
+        found_there.extend(late.iter().filter(|pair| pair.0 == orphan).map(|pair| (pair.1, successor)));
+    }
+    edges.retain(|edge| !matches!(edge.kind, EdgeKind::Needs(_)) || !found_there.contains(&(edge.from, edge.to)));
     let waits = Waits::new(nodes.len(), edges);
     let waiting = Waiting::new(&waits);
     let mut added: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
     let mut more = Vec::new();
-    for &Restoration { orphan, heir, kind } in restorations {
+    for &Restoration { orphan, heir, kind, .. } in restorations {
         let (mut seen, mut left) = (HashSet::from([heir]), vec![heir]);
         while let Some(entity) = left.pop() {
             let next = waiting.of(entity).iter().chain(added.get(&entity).into_iter().flatten());

@@ -8,7 +8,8 @@
 //!
 //! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
 //! orphan that owns the path, or one around it, is scrubbed before. The value of `path-access` is the path of a directory below which an
-//! orphan has changed permissions. It is not taken over either, and is scrubbed before other entities see the files below it.
+//! entity determines permissions. It is no claim either. An orphan is scrubbed before other entities see the files below it, and a living
+//! entity comes after all orphans with paths below, which it would change.
 
 use super::EdgeKind;
 use super::assets::{Groups, parent, path_in};
@@ -67,6 +68,14 @@ pub(crate) struct Restoration {
     pub(crate) heir: EntityIndex,
     /// The reason for which the living entity waits.
     pub(crate) kind: EdgeKind,
+    /// Whether the living entity determines the permissions of what is restored.
+    pub(crate) is_access: bool,
+}
+
+impl Restoration {
+    fn pair(&self) -> (EntityIndex, EntityIndex) {
+        (self.orphan, self.heir)
+    }
 }
 
 /// The conflicts and successions among all entities.
@@ -107,7 +116,11 @@ impl Ownership {
         let paths = Paths::new(nodes);
         conflicts.extend(paths.overlapping_trees(nodes));
         conflicts.sort_by(|one, other| one.owners.cmp(&other.owners));
-        Ownership { conflicts, successions: successions(nodes, &living, &paths), restorations: restorations(nodes) }
+        let restorations = restorations(nodes);
+        let mut successions = successions(nodes, &living, &paths);
+        let restored: HashSet<_> = restorations.iter().filter(|pair| pair.is_access).map(Restoration::pair).collect();
+        successions.retain(|succession| !restored.contains(&(succession.orphan, succession.successor)));
+        Ownership { conflicts, successions, restorations }
     }
 }
 
@@ -251,29 +264,32 @@ fn successions(nodes: &PerEntity<Node<'_>>, living: &Groups<Key<'_>>, paths: &Pa
 }
 
 fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
-    let mut orphans: Option<Groups<Cow<'_, [u8]>>> = None;
+    let mut orphans: Option<BTreeMap<Cow<'_, [u8]>, Vec<EntityIndex>>> = None;
     let permissions = Permissions::new(nodes);
     let mut restorations = Vec::new();
     let mut seen = HashSet::new();
     for (heir, node) in nodes.entries().filter(|(_, node)| !node.edges.orphan) {
+        let is_access = node.edges.owns.iter().any(|asset| asset.kind == ACCESS);
         let mut add = |orphan, kind| {
             if seen.insert((orphan, heir)) {
-                restorations.push(Restoration { orphan, heir, kind });
+                restorations.push(Restoration { orphan, heir, kind, is_access });
             }
         };
         for (index, asset) in node.edges.owns.iter().enumerate() {
             permissions.of(asset).into_iter().for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
-            let Some(path) = path_in(asset, EDITED) else { continue };
+            let access = path_in(asset, ACCESS);
+            let Some(path) = path_in(asset, EDITED).or(access.clone()) else { continue };
             let orphans = orphans.get_or_insert_with(|| {
-                let mut orphans = Groups::with_capacity(0);
+                let mut orphans: BTreeMap<_, Vec<EntityIndex>> = BTreeMap::new();
                 for (orphan, asset) in owned(nodes, true) {
                     if let Some(own) = self::path(asset).or_else(|| reach(asset)) {
-                        orphans.add(own, orphan);
+                        orphans.entry(own).or_default().push(orphan);
                     }
                 }
                 orphans
             });
-            let found = iter::once(&*path).chain(ancestors(&path)).flat_map(|above| orphans.get(above));
+            let found = orphans.get(&path).into_iter().flatten().copied().chain(around(orphans, &path));
+            let found = found.chain(access.iter().flat_map(|access| below(orphans, access)));
             found.for_each(|orphan| add(orphan, EdgeKind::Owns(index)));
         }
         // The paths of overlays are no claims.

@@ -227,6 +227,18 @@ fn orphan_restores_permissions_of_what_others_find() {
 }
 
 #[test]
+fn what_orphans_restore_gets_permissions() {
+    let entity = "ENTITY: e\nPROVIDES: path /a/b\nOWNS: path /a/b\nOWNS: path-access /a/b\n";
+    for owned in ["path /a/b/c", "path-tree /a/b", "path-tree /a", "path-shared /a/b/c", "path-access /a/b/c"] {
+        check(&format!("{entity}ENTITY: o\nORPHAN: yes\nOWNS: {owned}\n"), "[o] [e]");
+    }
+    check(&format!("{entity}ENTITY: o\nORPHAN: yes\nOWNS: path-tree /a/c\n"), "[e] [o]");
+    // The orphan comes after an entity that takes a part over. The directory that this entity is in exists then.
+    let successor = "ENTITY: s\nNEEDS: path /a/b\nOWNS: path /a/b/c\n";
+    check(&format!("{entity}{successor}ENTITY: o\nORPHAN: yes\nOWNS: path-tree /a/b\n"), "[s] [o] [e]");
+}
+
+#[test]
 fn successor_precedes_its_orphan() {
     let orphan = "ORPHAN: yes\nOWNS: unit x\n";
     check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");

@@ -365,6 +365,58 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "a directory of a scaffold gets permissions",
+        &[Fill("etc/app", Scaffold(&["x"], 0)), Apply, Fill("etc/app", Recursive("0755")), Apply],
+    ),
+    (
+        "a directory of an archive gets permissions",
+        &[Fill("etc/app", Archive(&["x", "sub/z"], 0)), Apply, Fill("etc/app", Recursive("0755")), Apply],
+    ),
+    (
+        "a declared file goes when its directory gets permissions",
+        &[
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+        ],
+    ),
+    (
+        "an overlay goes when its directory gets permissions",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+        ],
+    ),
+    (
+        "an edit goes when its directory gets permissions",
+        &[
+            Define("etc/app/x", Edits("line", true)),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold is declared when its directory gets permissions",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Define("etc/app/x", File("ours\n")),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+        ],
+    ),
+    (
+        "a declared path is there again when its directory gets permissions",
+        &[Define("etc/app/x", Absent), Apply, Define("etc/app/x", Nothing), Fill("etc/app", Recursive("0755")), Apply],
+    ),
+    (
         "an overlay comes when the permissions of its directory go",
         &[
             Fill("etc/app", Recursive("0750")),

@@ -13,11 +13,11 @@ use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim};
+use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::{Decision, State, Track, Tracks};
-use holo_change::{FileStat, Kind, PathHandle, path_bytes};
-use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
+use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -139,12 +139,14 @@ impl<'a> Accesses<'a> {
         definition: &FileDefinition,
         path: &Path,
         force: bool,
+        at: At,
     ) -> Result<Plan, DeclaredError> {
         let place = self.inspection.tracker.place(path);
         let Some(stat) = manageable(&place)? else { return Ok(Plan::default()) };
         let mut found = Vec::new();
         if definition.recurse && stat.kind == Kind::Directory {
-            collect(entity, definition, path, self.inspection, &mut |path, place, current, desired| {
+            let restored = Restored::below(path, entity, self.inspection, at)?;
+            collect(entity, definition, path, (self.inspection, &restored), &mut |path, place, current, desired| {
                 found.push((path, place, current, desired));
             })?;
         }
@@ -310,7 +312,7 @@ impl<'a> Accesses<'a> {
     fn expected(&self, entity: &DeclaredFile, force: bool) -> Result<Plan, DeclaredError> {
         let Some(definition) = &entity.definition else { return self.restoration(entity, force) };
         let path = self.inspection.tracker.canonical(&entity.path)?;
-        self.plan(entity, definition, &path, force)
+        self.plan(entity, definition, &path, force, At::Check)
     }
 }
 
@@ -425,7 +427,7 @@ fn collect(
     entity: &DeclaredFile,
     definition: &FileDefinition,
     path: &Path,
-    inspection: &Inspection<'_>,
+    (inspection, restored): (&Inspection<'_>, &Restored),
     found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
 ) -> Result<(), DeclaredError> {
     let others = Others::of(entity, path, inspection)?;
@@ -445,7 +447,7 @@ fn collect(
             let below = directory.join(name);
             let place = tree.place(&below);
             let whole = path.join(&below);
-            let Some(stat) = place.stat()? else { continue };
+            let Some(stat) = restored.stat(&whole, &place)? else { continue };
             if Some(stat.device) != device || stat.kind == Kind::Other || others.decide_below(&whole) {
                 continue;
             }
@@ -478,6 +480,52 @@ pub(super) fn directories(shown: &Path, path: &Path) -> Vec<BString> {
         found.push([path.trim_end_with(|letter| letter == '/').as_bytes(), b"/"].concat().into());
     }
     found
+}
+
+/// The time of a look at what is below a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    Check,
+    Apply,
+}
+
+/// The paths below a directory that orphans hold. They are restored before, unless other entities take over from the same orphans.
+struct Restored {
+    /// The metadata of the originals in a check; there is none if the path did not exist. In an apply, none is known.
+    originals: HashMap<PathBuf, Option<FileStat>>,
+}
+
+impl Restored {
+    fn below(
+        path: &Path,
+        entity: &DeclaredFile,
+        inspection: &Inspection<'_>,
+        at: At,
+    ) -> Result<Restored, DeclaredError> {
+        let claims = Claims::read(inspection.host.locations());
+        let tracker = &inspection.tracker;
+        let mut originals = HashMap::new();
+        for held in tracker.held_below(path, &claims)? {
+            let original = match at {
+                At::Apply => None,
+                At::Check => {
+                    let copies = Preview::new(inspection.host, &path_bytes(&held))?.from(Path::new(""));
+                    let copy = Tree::open(&copies)?.place(Path::new("original"));
+                    let original = tracker.original(&held, &entity.id(), &claims, &copy)?;
+                    original.map(|original| original.stat()).transpose()?.flatten()
+                }
+            };
+            originals.insert(held, original);
+        }
+        Ok(Restored { originals })
+    }
+
+    /// Returns the metadata of a path.
+    fn stat(&self, path: &Path, place: &PathHandle) -> Result<Option<FileStat>, DeclaredError> {
+        let Some(original) = self.originals.get(path) else { return Ok(place.stat()?) };
+        let device = place.stat()?.map(|stat| stat.device);
+        Ok(original.zip(device).map(|(stat, device)| FileStat { device, ..stat }))
+    }
 }
 
 /// The paths below that belong to other entities.

@@ -42,6 +42,9 @@ pub(crate) struct Nesting {
     pub(crate) is_inner: bool,
 }
 
+/// The kind of the assets of directories that determine the permissions of everything below.
+pub(super) const ACCESS: &str = "path-access";
+
 impl DeclaredFile {
     pub(super) fn to_report(&self) -> EntityReport {
         let path = self.path.display().to_string();
@@ -56,6 +59,10 @@ impl DeclaredFile {
         self.template.iter().for_each(|template| report.inform("render", template.display().to_string()));
         report.edges.provides.push(Asset::new("path", path.as_str()));
         report.edges.owns.push(Asset::new("path", self.canonical.display().to_string()));
+        if definition.recurse {
+            // What orphans restore below has these permissions, too.
+            report.edges.owns.push(Asset::new(ACCESS, self.canonical.display().to_string()));
+        }
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
         if !self.nesting.is_inner {
             report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));

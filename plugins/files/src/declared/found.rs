@@ -1,7 +1,7 @@
 //! The declared files of a scan and their entities.
 
 use super::declaration::{Declaration, find_contradictions, nested_absences, publish};
-use super::entity::Nesting;
+use super::entity::{ACCESS, Nesting};
 use super::{FileDefinition, access};
 use crate::declared::entity::DeclaredFile;
 use crate::known_files::Paths;
@@ -167,11 +167,11 @@ impl DeclaredScan {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();
             let mut report = remembered.orphan_report();
-            if changed_below.contains(&remembered.id) {
-                // Others must not take the permissions that it has set for the original ones.
-                for own in report.edges.owns.iter_mut().filter(|own| own.kind == "path") {
-                    own.kind = "path-access".into();
-                }
+            // Others must not take the permissions that it has set for the original ones.
+            let has_changed = changed_below.contains(&remembered.id);
+            report.edges.owns.retain(|own| own.kind != ACCESS);
+            for own in report.edges.owns.iter_mut().filter(|own| has_changed && own.kind == "path") {
+                own.kind = ACCESS.into();
             }
             let was_absent = remembered.base.get(&path).is_some_and(|track| track.base == State::Absent);
             report.inform(if was_absent { "delete" } else { "restore" }, host.below_root(&path).display().to_string());

@@ -1,6 +1,6 @@
 //! Applies and scrubs declared files whose ACLs, contexts or recursive permissions are managed.
 
-use super::super::access::{Accesses, Plan};
+use super::super::access::{Accesses, At, Plan};
 use super::super::definition::FileDefinition;
 use super::super::inspection::own_path;
 use super::super::wanted::DeclaredError;
@@ -37,7 +37,7 @@ impl Executor<'_> {
         }
         let subject = inspection.subject(entity, record)?;
         accesses.keep_base(entity, definition, &subject.path, &subject.takes_over)?;
-        let plan = || accesses.plan(entity, definition, &subject.path, job.mode.force);
+        let plan = || accesses.plan(entity, definition, &subject.path, job.mode.force, At::Apply);
         // A manual change is refused before the path is changed.
         let before = plan()?;
         let applied = self.apply_alone(index, job, answers);
