@@ -282,7 +282,8 @@ fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
             let orphans = orphans.get_or_insert_with(|| {
                 let mut orphans: BTreeMap<_, Vec<EntityIndex>> = BTreeMap::new();
                 for (orphan, asset) in owned(nodes, true) {
-                    if let Some(own) = self::path(asset).or_else(|| reach(asset)) {
+                    let own = self::path(asset).or_else(|| reach(asset)).or_else(|| path_in(asset, ACCESS));
+                    if let Some(own) = own {
                         orphans.entry(own).or_default().push(orphan);
                     }
                 }

@@ -142,7 +142,17 @@ fn root(size: usize) -> ScratchRoot {
         .file("etc/os-release", "ID=unittest\n")
         .file("etc/machine-id", "0123456789abcdef0123456789abcdef\n")
         .file(CONFIG, format!("interval = \"{interval}s\"\n{ON_EDIT}"))
+        .env(RECORD, "1")
         .time_limit(LONG_PATIENCE)
+}
+
+/// The variable with which the files plugin remembers valid definitions as on a real machine.
+const RECORD: &str = "HOLO_FILES_RECORD";
+
+fn start(root: &ScratchRoot) -> Agent<'_> {
+    Agent::start_with(root, |program| {
+        program.env(RECORD, "1");
+    })
 }
 
 const CONFIG: &str = "etc/holo/agent.toml";
@@ -181,7 +191,7 @@ struct Soak<'r> {
 impl<'r> Soak<'r> {
     fn new(root: &'r ScratchRoot, size: usize, seed: u64, is_told: bool) -> Soak<'r> {
         let machine = Machine::new(root, size);
-        let agent = Agent::start(root);
+        let agent = start(root);
         let mut soak = Soak {
             machine,
             agent: Some(agent),
@@ -410,7 +420,7 @@ impl<'r> Soak<'r> {
             Disturbance::Signal(who, signal, stopped) => self.signal(who, signal, stopped),
             Disturbance::SecondAgent => {
                 let drifted = self.some_drift(&[]);
-                let (code, said) = Agent::start(self.machine.root).end();
+                let (code, said) = start(self.machine.root).end();
                 if code != Some(1) || !said.contains("an agent runs already") {
                     self.fail(&format!("a second agent ends with {code:?}: {said}"));
                 }
@@ -537,7 +547,7 @@ impl<'r> Soak<'r> {
         if is_agent {
             let (code, said) = self.agent.take().unwrap().end();
             assert_eq!(code, None, "{said}");
-            self.agent = Some(Agent::start(self.machine.root));
+            self.agent = Some(start(self.machine.root));
         }
         self.until_restored(&drifted);
         self.account(&drifted, Leeway { agent_forgets: is_agent, ..Leeway::default() });

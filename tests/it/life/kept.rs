@@ -2,7 +2,7 @@
 
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
-    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Together, Write,
+    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Package, Together, Write,
 };
 use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
@@ -415,6 +415,10 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
     (
         "a declared path is there again when its directory gets permissions",
         &[Define("etc/app/x", Absent), Apply, Define("etc/app/x", Nothing), Fill("etc/app", Recursive("0755")), Apply],
+    ),
+    (
+        "a package manager leaves a file beside an overlay that is a symlink",
+        &[Define("etc/a", OverlayLink), Apply, Package("etc/a", ".dpkg-dist", 15), Apply],
     ),
     (
         "an overlay comes when the permissions of its directory go",

@@ -126,8 +126,12 @@ fn try_prepare(
     if current.is_none() && !mode.force {
         return Ok(Applied::NeedsForce(ForceTo::Restore));
     }
+    let mut changes = Vec::new();
     let base = match stock {
-        Some(stock) => take_stock(stock, entity, layout, output, change)?,
+        Some(stock) => {
+            changes.push(format!("used the new version next to {} as its base", entity.shown_target().display()));
+            take_stock(stock, entity, layout, output, change)?
+        }
         None => found_base,
     };
 
@@ -148,7 +152,6 @@ fn try_prepare(
     };
     let is_recorded = equals(provisioned.as_ref(), &desired)?;
     let is_desired = equals(current.as_ref(), &desired)?;
-    let mut changes = Vec::new();
     if let Some(current) = &current
         && !mode.force
         && !is_desired
@@ -166,8 +169,12 @@ fn try_prepare(
         };
         changes.push(edited::kept(&entity.shown_target()));
     }
+    let unchanged = |changes: Vec<String>| match changes.is_empty() {
+        true => Applied::Unchanged,
+        false => Applied::ChangedQuietly(changes),
+    };
     if is_desired && is_recorded {
-        return Ok(Applied::Unchanged);
+        return Ok(unchanged(changes));
     }
     let desired = match &current {
         Some(current) => desired.in_place_of(current)?,
@@ -175,7 +182,7 @@ fn try_prepare(
     };
     if is_desired {
         change.files.stage_provisioned(&desired, &layout.images)?;
-        return Ok(Applied::Unchanged);
+        return Ok(unchanged(changes));
     }
     let exposure = entity.exposure(desired.mode);
     exposure.into_iter().for_each(|warning| output.warning(warning));
