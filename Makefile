@@ -8,6 +8,9 @@ DIRECTORIES = $(foreach name,UNITS ZSH_COMPLETIONS,$(if $($(name)),$(name)='$($(
 # The programs of packages.
 DIST = holo-agent holo-build holo-bundle holo-fleet holo-secret
 
+# What is installed without packages.
+INSTALLED = --workspace --exclude holo-build --exclude holo-fleet
+
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together webapp
 
@@ -16,15 +19,15 @@ SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together
 all: build
 
 build:
-	cargo build --release
+	cargo build --release $(INSTALLED)
 
 test:
 	cargo test --workspace --no-fail-fast
 
 # Unit tests, and the fast tests of the dispatcher: less than a minute on four cores, not counting the build.
 quick:
-	cargo build --quiet
-	cargo test --quiet --lib --bins
+	cargo build --quiet $(INSTALLED)
+	cargo test --quiet $(INSTALLED) --lib --bins
 	cargo test --quiet -p holo --test architecture --test house
 	cargo test --quiet -p holo --test it -- $(SLOW:%=--skip '[%]')
 
@@ -74,7 +77,8 @@ fuzz:
 	HOLO_FUZZ_SECONDS=$${HOLO_FUZZ_SECONDS:-600} cargo test --workspace --no-fail-fast --lib -- panic
 	HOLO_FUZZ_SECONDS=$${HOLO_FUZZ_SECONDS:-600} cargo test -p holo --test it -- fuzz
 
-tour: build
+tour:
+	cargo build --release
 	examples/tour
 
 # Measures everything, or in less than ten minutes only smaller sizes, once. benches/README.md describes both.

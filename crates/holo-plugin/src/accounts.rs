@@ -104,6 +104,15 @@ impl Accounts {
         self.find("group", GROUPS, name, known)
     }
 
+    /// Returns the name of a group that the name service knows, which may not be a local one. `None` in test mode.
+    #[must_use]
+    pub fn group_name(&self, number: u32) -> Option<String> {
+        if self.below.is_some() {
+            return None;
+        }
+        unistd::Group::from_gid(number.into()).ok().flatten().map(|group| group.name)
+    }
+
     fn find(
         &self,
         kind: &'static str,

@@ -104,9 +104,9 @@ fn in_dir(dir: &Path, name: &str) -> Result<PathBuf, Error> {
 /// Returns the command that builds a binary at this path.
 fn command(path: &Path) -> String {
     match path.parent().and_then(Path::file_name).and_then(OsStr::to_str) {
-        None | Some("debug") => "cargo build".to_owned(),
-        Some("release") => "cargo build --release".to_owned(),
-        Some(profile) => format!("cargo build --profile {profile}"),
+        None | Some("debug") => "cargo build --workspace".to_owned(),
+        Some("release") => "cargo build --workspace --release".to_owned(),
+        Some(profile) => format!("cargo build --workspace --profile {profile}"),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_missing_one_says_what_to_do() {
         let error = binary("holo-nonexistent").unwrap_err().to_string();
-        assert!(error.contains("/holo-nonexistent: no such binary; run `cargo build` first"));
+        assert!(error.contains("/holo-nonexistent: no such binary; run `cargo build --workspace` first"));
     }
 
     #[test]
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn a_stale_one_is_named_with_its_source_and_what_to_do() {
         let error = |profile: &str| Error::Stale(format!("/t/{profile}/holo").into(), "src/x.rs".into()).to_string();
-        let text = "/t/debug/holo: older than src/x.rs; run `cargo build` first, or set HOLO_TEST_BIN_DIR";
+        let text = "/t/debug/holo: older than src/x.rs; run `cargo build --workspace` first, or set HOLO_TEST_BIN_DIR";
         assert_eq!(error("debug"), text);
-        assert!(error("release").contains("`cargo build --release`"));
-        assert!(error("quick").contains("`cargo build --profile quick`"));
+        assert!(error("release").contains("`cargo build --workspace --release`"));
+        assert!(error("quick").contains("`cargo build --workspace --profile quick`"));
     }
 
     #[test]

@@ -155,6 +155,7 @@ impl AllUnits {
                 Ensure::Running if starts && is_related(Relation::Conflicts) => "conflicts with",
                 Ensure::Stopped if starts && is_related(Relation::Requires) => "requires",
                 Ensure::Running if !starts && is_related(Relation::RequiredBy) => "is required by",
+                Ensure::Running if !starts && is_related(Relation::HasPart) => "has the part",
                 _ => return None,
             };
             let must = if wanted.ensure == Some(Ensure::Running) { "run" } else { "be stopped" };

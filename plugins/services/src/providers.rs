@@ -183,8 +183,10 @@ pub(crate) enum Relation {
     Conflicts,
     /// It is started with the other one.
     Requires,
-    /// The other one stops with it.
+    /// The other one stops with it, and cannot be started without it.
     RequiredBy,
+    /// The other one stops with it.
+    HasPart,
 }
 
 /// The units to which units are related, both by main name and the latter by qualified name.

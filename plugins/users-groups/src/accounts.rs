@@ -37,7 +37,12 @@ struct Known {
 impl Accounts {
     /// Returns an account, or `None` if it does not exist.
     pub(crate) fn find(&self, host: &Host, id: &AccountId) -> Result<Option<Account>> {
-        self.database(host)?.find(id)
+        let database = self.database(host)?;
+        let mut found = database.find(id)?;
+        if let Some(user) = found.as_mut().filter(|found| found.id.kind == Kind::User && found.group.is_none()) {
+            user.group = database.users()?.login_groups.get(&id.name).and_then(|number| name_elsewhere(host, *number));
+        }
+        Ok(found)
     }
 
     /// Returns all existing accounts in no particular order.
@@ -53,7 +58,14 @@ impl Accounts {
 
     /// Returns the name of the group with this GID.
     pub(crate) fn group_name(&self, host: &Host, number: u32) -> Result<Option<String>> {
-        Ok(self.database(host)?.groups()?.names.get(&number).cloned())
+        let local = self.database(host)?.groups()?.names.get(&number).cloned();
+        Ok(local.or_else(|| name_elsewhere(host, number)))
+    }
+
+    /// Returns true if there is a local group of this name.
+    pub(crate) fn has_group(&self, host: &Host, name: &str) -> bool {
+        self.database(host)
+            .is_ok_and(|database| database.groups().is_ok_and(|groups| groups.accounts.contains_key(name)))
     }
 
     /// Returns true if a group is the login group of exactly one user and has no members.
@@ -115,6 +127,11 @@ impl Accounts {
         *known = Some(Known { stamps, contents, database: Arc::clone(&database) });
         Ok(database)
     }
+}
+
+/// Returns the name of a group that only the name service knows, such as one of a directory.
+fn name_elsewhere(host: &Host, number: u32) -> Option<String> {
+    holo_plugin::Accounts::open(host).ok()?.group_name(number)
 }
 
 /// Reads a file. A missing file is empty.

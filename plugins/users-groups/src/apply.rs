@@ -108,7 +108,9 @@ impl Work<'_, '_> {
                     }
                     return Err(reason);
                 }
+                let home = self.entity.another_home(self.host, found.actual.as_ref(), &wanted);
                 self.record(wanted)?;
+                home.map_or(Ok(()), |command| self.run(&command))?;
                 self.changed(found.actual.as_ref(), id)
             }
         }

@@ -5,8 +5,18 @@ use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
 use crate::providers::Command;
 use holo_plugin::{Accounts, Host, process};
+use std::path::Path;
 
 impl AccountEntity {
+    /// Returns the command that makes the home directory of an existing user who gets another one, if that is declared.
+    pub(crate) fn another_home(&self, host: &Host, actual: Option<&Account>, wanted: &Account) -> Option<Command> {
+        let is_declared = self.definition.as_ref().is_some_and(|definition| definition.create_home);
+        let home = wanted.home.as_ref().filter(|_| is_declared && !host.test_mode())?;
+        let is_other = actual.is_some_and(|actual| actual.home.as_ref() != Some(home));
+        let is_missing = || host.below_root(Path::new(home)).symlink_metadata().is_err();
+        (is_other && is_missing()).then(|| self.shared.provider.make_home(&self.id))
+    }
+
     /// Returns why a command that makes the account as wanted would fail.
     pub(crate) fn hindrance(
         &self,

@@ -13,7 +13,7 @@ use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, ForgetError, Host, Level, Mode,
-    Output, Plugin, ScanError, Silence, Verdict, Witness, missing_programs,
+    Output, Plugin, ScanError, Silence, Verdict, Witness, missing_programs, process,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -100,7 +100,12 @@ impl Entity for AccountEntity {
     }
 
     fn witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
-        self.definition.as_ref()?;
+        // Nothing tells when a directory service changes a group.
+        let group = self.definition.as_ref()?.account.group.as_deref();
+        let is_local = |group: &str| group.parse::<u32>().is_ok() || self.shared.accounts.has_group(host, group);
+        if !group.is_none_or(is_local) {
+            return None;
+        }
         Some([images::witnesses(host, &self.id), Accounts::witnesses(host)?.into()].concat())
     }
 
@@ -159,7 +164,11 @@ fn try_check(
                 Some(predecessor) => entity.own_group_renamed(host, &images, predecessor, &found.base)?,
                 None => None,
             };
-            let commands = [command].into_iter().chain(renames);
+            let home = entity.another_home(host, found.actual.as_ref(), &wanted);
+            if let Some(home) = home.as_ref().filter(|home| process::find(home.program).is_none()) {
+                return Err(format!("{home} would fail: {} is not installed", home.program).into());
+            }
+            let commands = [command].into_iter().chain(renames).chain(home);
             Ok(Verdict::WouldChange(commands.map(|command| format!("would run {command}")).collect()))
         }
     }

@@ -46,6 +46,9 @@ pub(crate) trait AccountProvider: Provider {
     /// Returns the command that makes `actual` as wanted, including its name, or `None` if they are equal.
     fn modify(&self, actual: &Account, wanted: &Account) -> Option<Command>;
 
+    /// Returns the command that makes the missing home directory of a user.
+    fn make_home(&self, user: &AccountId) -> Command;
+
     /// Returns the command that deletes an account.
     fn delete(&self, id: &AccountId) -> Command;
 

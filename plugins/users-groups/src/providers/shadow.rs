@@ -49,6 +49,11 @@ impl AccountProvider for Shadow {
         (!arguments.is_empty()).then(|| command(program, arguments, &actual.id))
     }
 
+    /// The tool is one of PAM. `usermod` can only move a home directory.
+    fn make_home(&self, user: &AccountId) -> Command {
+        command("mkhomedir_helper", Vec::new(), user)
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"]
     }

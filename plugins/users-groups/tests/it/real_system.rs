@@ -13,7 +13,7 @@ const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPI
 const STATE: &str = "/var/lib/holo/users-groups";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 33] = [
+    let cases: [(&str, fn()); 35] = [
         ("a hundred users are created in one run", hundred),
         ("check prints commands and runs none", check),
         ("all attributes of a definition are applied", everything),
@@ -47,9 +47,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("changes are reported in JSON output", changes_in_json),
         ("a failure without changes triggers no refresh", failed_unchanged),
         ("a login group without a name is restored by its number", nameless_login_group),
+        ("a login group can come from a directory service", login_group_elsewhere),
+        ("another home directory is made if that is declared", another_home),
     ];
-    let needs =
-        [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
+    let needs = [
+        NEEDS,
+        &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "mkhomedir_helper"].map(Need::Program),
+    ]
+    .concat();
     cases.map(|(name, case)| trial_of(name, &needs, case)).into()
 }
 
@@ -1027,4 +1032,53 @@ fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
             }
         }
     }
+}
+
+/// The service is that of systemd, which reads records of groups from files.
+fn login_group_elsewhere() {
+    let user = "[[user]]\nname = \"adam\"\ngroup = \"remote\"\n";
+    let mut system = system(user);
+    system.must(
+        "mkdir -p /etc/userdb && cd /etc/userdb && echo '{\"groupName\":\"remote\",\"gid\":7777}' >remote.group && \
+         ln -s remote.group 7777.group && sed -i 's/^group:.*/group: files systemd/' /etc/nsswitch.conf && \
+         getent group 7777 && ! grep remote /etc/group",
+    );
+    ok(&system.holo(&["apply"]));
+    assert!(line(&system, "passwd", "adam").contains(":7777:"));
+    settled(&system);
+    system.write(DEFINITIONS, user.replace("remote", "games"));
+    fails(&system, &["apply"], "use --force to overwrite");
+    ok(&system.holo(&["apply", "--force"]));
+    settled(&system);
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "adam"), "");
+    // One that was there before gets the group back.
+    ok(&system.run("useradd", &["--gid", "remote", "eve"]));
+    let before = line(&system, "passwd", "eve");
+    system.write(DEFINITIONS, "[[user]]\nname = \"eve\"\ngroup = \"games\"\n");
+    ok(&system.holo(&["apply"]));
+    settled(&system);
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "eve"), before);
+    settled(&system);
+}
+
+fn another_home() {
+    let user = |home: &str| format!("[[user]]\nname = \"adam\"\nhome = \"{home}\"\ncreate_home = true\n");
+    let system = system(&user("/home/adam"));
+    ok(&system.holo(&["apply"]));
+    system.must("touch /home/adam/mine /etc/skel/new");
+    system.write(DEFINITIONS, user("/srv/adam"));
+    fails(&system, &["apply"], "use --force to overwrite");
+    ok(&system.holo(&["apply", "--force"]));
+    settled(&system);
+    let found = system.must("stat -c %U /srv/adam /srv/adam/new; ls /home/adam/mine");
+    assert_eq!(found, "adam\nadam\n/home/adam/mine\n");
+    // What exists is left as it is.
+    system.write(DEFINITIONS, user("/home/adam"));
+    ok(&system.holo(&["apply", "--force"]));
+    assert_eq!(system.must("ls /home/adam"), "mine\n");
+    settled(&system);
 }

@@ -68,6 +68,8 @@ fn related(line: &str) -> impl Iterator<Item = (Relation, String)> {
         "Conflicts" | "ConflictedBy" => Some(Relation::Conflicts),
         "Requires" | "Requisite" | "BindsTo" => Some(Relation::Requires),
         "RequiredBy" | "RequisiteOf" | "BoundBy" => Some(Relation::RequiredBy),
+        // The reverse of `PartOf`.
+        "ConsistsOf" => Some(Relation::HasPart),
         _ => None,
     };
     units.split_whitespace().filter_map(move |unit| Some((relation?, unit.to_owned())))
@@ -152,7 +154,8 @@ impl Manager for Live {
     }
 
     fn relations(&self, units: &[&UnitName]) -> Relations {
-        let property = "--property=Id,Conflicts,ConflictedBy,Requires,Requisite,BindsTo,RequiredBy,RequisiteOf,BoundBy";
+        let property =
+            "--property=Id,Conflicts,ConflictedBy,Requires,Requisite,BindsTo,RequiredBy,RequisiteOf,BoundBy,ConsistsOf";
         let mut all = Relations::new();
         for units in units.chunks(AT_A_TIME) {
             // A unit that cannot be shown is reported when it is started.

@@ -41,6 +41,7 @@ fn contradictions(host: &Host) {
     host.unit("one.service", &unit(""));
     host.unit("rival.service", &unit("Conflicts=one.service"));
     host.unit("needs.service", &unit("BindsTo=one.service\nAfter=one.service"));
+    host.unit("part.service", &unit("PartOf=one.service"));
     let one = |ensure: &str| format!("[[service]]\nname = 'one'\nensure = '{ensure}'\n");
     let also = |name: &str| format!("[[service]]\nname = '{name}'\n");
     host.declare(&one("running"));
@@ -53,6 +54,10 @@ fn contradictions(host: &Host) {
         (
             one("stopped") + &also("needs"),
             "!! needs.service requires one.service, which must be stopped according to service:one",
+        ),
+        (
+            one("stopped") + &also("part"),
+            "!! one.service has the part part.service, which must run according to service:part",
         ),
     ];
     for (definitions, problem) in cases {
