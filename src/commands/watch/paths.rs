@@ -124,6 +124,8 @@ pub(super) struct WatchedPaths {
     of_entities: BTreeSet<(EntityIndex, NodeIndex)>,
     /// The nodes of each watched directory; through symlinks, several paths may lead to one.
     by_watch: HashMap<i32, Vec<NodeIndex>>,
+    /// The nodes of watches that have ended, until all of their events are read.
+    ended: HashMap<i32, Vec<NodeIndex>>,
     /// The number of nodes when all paths were new.
     first_size: usize,
     /// The directories that the current user may not read, and that therefore report no events.
@@ -160,8 +162,8 @@ impl WatchedPaths {
             error => IoError::new("inotify_init", root, error.into()).into(),
         })?;
         let nodes = Nodes(Table::from(vec![Node { name: root.as_os_str().into(), ..Node::default() }]));
-        let (of_entities, by_watch) = (BTreeSet::new(), HashMap::new());
-        Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, first_size: 0, unreadable: Vec::new() })
+        let (of_entities, by_watch, ended) = (BTreeSet::new(), HashMap::new(), HashMap::new());
+        Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, ended, first_size: 0, unreadable: Vec::new() })
     }
 
     /// Returns a copy in newly allocated memory.
@@ -213,7 +215,8 @@ impl WatchedPaths {
         from_here.take_while(move |(of, _)| *of == entity).map(|(_, node)| self.nodes.path(*node))
     }
 
-    /// Watches all directories that exist now, and no others. Earlier changes are not reported, so a check must follow.
+    /// Watches all directories that exist now, and no others. Earlier changes are not reported, so a check must follow; what has happened to
+    /// directories that were watched before is still reported.
     pub(super) fn arm(&mut self) -> Result<(), WatchError> {
         let mut armed: HashMap<i32, Vec<NodeIndex>> = HashMap::new();
         self.unreadable.clear();
@@ -239,9 +242,12 @@ impl WatchedPaths {
             }
             left.extend(&self.nodes.0[index].children);
         }
-        for watch in self.by_watch.keys().filter(|watch| !armed.contains_key(watch)) {
-            // Watches of deleted directories have ended by themselves.
-            let _ = inotify::remove_watch(&self.inotify, *watch);
+        for (watch, nodes) in std::mem::take(&mut self.by_watch) {
+            if !armed.contains_key(&watch) {
+                // Those of deleted directories have ended by themselves.
+                let _ = inotify::remove_watch(&self.inotify, watch);
+                self.ended.insert(watch, nodes);
+            }
         }
         self.by_watch = armed;
         Ok(())
@@ -280,7 +286,7 @@ impl WatchedPaths {
     }
 
     /// Reads all pending events. Returns which paths must be watched anew.
-    fn read(&self, heard: &mut Heard) -> Result<Moves, WatchError> {
+    fn read(&mut self, heard: &mut Heard) -> Result<Moves, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_SIZE];
         let mut moves = Moves::default();
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
@@ -288,8 +294,11 @@ impl WatchedPaths {
             match reader.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| name.to_bytes().as_bstr());
-                    let nodes = self.by_watch.get(&event.wd()).map(Vec::as_slice).unwrap_or_default();
-                    hear(&self.nodes, nodes, name, event.events(), heard, &mut moves);
+                    let nodes = self.by_watch.get(&event.wd()).or_else(|| self.ended.get(&event.wd()));
+                    hear(&self.nodes, nodes.map_or(&[], Vec::as_slice), name, event.events(), heard, &mut moves);
+                    if event.events().contains(ReadFlags::IGNORED) {
+                        self.ended.remove(&event.wd());
+                    }
                 }
                 Err(Errno::WOULDBLOCK) => return Ok(moves),
                 Err(Errno::INTR) => {}

@@ -13,7 +13,7 @@ use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim, Claims};
+use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Decision, State, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
@@ -502,16 +502,15 @@ impl Restored {
         inspection: &Inspection<'_>,
         at: At,
     ) -> Result<Restored, DeclaredError> {
-        let claims = Claims::read(inspection.host.locations());
-        let tracker = &inspection.tracker;
+        let (claims, tracker) = (inspection.claims(), &inspection.tracker);
         let mut originals = HashMap::new();
-        for held in tracker.held_below(path, &claims)? {
+        for held in tracker.held_below(path, claims)? {
             let original = match at {
                 At::Apply => None,
                 At::Check => {
                     let copies = Preview::new(inspection.host, &path_bytes(&held))?.from(Path::new(""));
                     let copy = Tree::open(&copies)?.place(Path::new("original"));
-                    let original = tracker.original(&held, &entity.id(), &claims, &copy)?;
+                    let original = tracker.original(&held, &entity.id(), claims, &copy)?;
                     original.map(|original| original.stat()).transpose()?.flatten()
                 }
             };

@@ -59,6 +59,11 @@ impl<'a> Inspection<'a> {
         Ok(Inspection { host, bases: tracker.bases().clone(), tracker, claims: OnceLock::new() })
     }
 
+    /// Returns the claims of all entities of the run.
+    pub(super) fn claims(&self) -> &Claims {
+        self.claims.get_or_init(|| Claims::read(self.host.locations()))
+    }
+
     pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
         Ok(self.bases.recall(&entity.id())?)
     }
@@ -74,8 +79,7 @@ impl<'a> Inspection<'a> {
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
         if !takes_over.is_empty() {
-            let claims = Claims::read(self.host.locations());
-            if let Some(other) = takes_over.iter().find_map(|id| claims.of(id, &path)) {
+            if let Some(other) = takes_over.iter().find_map(|id| self.claims().of(id, &path)) {
                 return Err(DeclaredError::Never(format!(
                     "{} is made by {} and by {}; one of both has to go",
                     self.shown(&entity.path),
@@ -207,9 +211,8 @@ impl<'a> Inspection<'a> {
 
     fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
-        let claims = self.claims.get_or_init(|| Claims::read(self.host.locations()));
         let had_paths = !remembered.base.is_empty();
-        remembered.base.forget_taken(&entity.id(), claims);
+        remembered.base.forget_taken(&entity.id(), self.claims());
         if remembered.base.is_empty() && had_paths {
             return Ok(Verdict::InDesiredState);
         }

@@ -1057,7 +1057,7 @@ fn login_group_elsewhere() {
     ok(&system.run("useradd", &["--gid", "remote", "eve"]));
     let before = line(&system, "passwd", "eve");
     system.write(DEFINITIONS, "[[user]]\nname = \"eve\"\ngroup = \"games\"\n");
-    ok(&system.holo(&["apply"]));
+    ok(&system.holo(&["apply", "--force"]));
     settled(&system);
     system.write(DEFINITIONS, "");
     ok(&system.holo(&["apply"]));

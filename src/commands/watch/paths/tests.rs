@@ -65,6 +65,35 @@ fn contents_of_entries_matter_only_if_they_are_to() {
 }
 
 #[test]
+fn what_happened_to_a_directory_is_heard_of_after_it_was_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (directory, other) = (folder.path().join("directory"), folder.path().join("other"));
+    let file = directory.join("file");
+    let mut paths = WatchedPaths::new(folder.path()).expect("inotify");
+    for directory in [&directory, &other] {
+        fs::create_dir(directory).expect("a directory");
+    }
+    fs::write(&file, "").expect("a file");
+    paths.add(&file, Extent::Path, entity(0));
+    paths.arm().expect("watched");
+    for _ in 0..2 {
+        fs::remove_dir_all(&directory).expect("removed");
+        fs::create_dir(&directory).expect("a directory");
+        // Others are watched before the events are read.
+        paths.add(&other, Extent::Entries, entity(1));
+        paths.arm().expect("watched");
+        let mut heard = Heard::default();
+        paths.take(&mut heard).expect("read");
+        assert!(heard.entities.contains_key(&EntityIndex::from(0)));
+        assert!(paths.ended.is_empty());
+        fs::write(&file, "").expect("a file");
+        let mut heard = Heard::default();
+        paths.take(&mut heard).expect("read");
+        assert!(heard.entities.contains_key(&EntityIndex::from(0)));
+    }
+}
+
+#[test]
 fn paths_that_come_and_go_are_too_many_some_time() {
     let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
     let add = |paths: &mut WatchedPaths, range: Range<usize>| {

@@ -52,12 +52,12 @@ fn contradictions(host: &Host) {
             "!! rival.service conflicts with one.service, which must run according to service:one",
         ),
         (
-            one("stopped") + &also("needs"),
-            "!! needs.service requires one.service, which must be stopped according to service:one",
-        ),
-        (
             one("stopped") + &also("part"),
             "!! one.service has the part part.service, which must run according to service:part",
+        ),
+        (
+            one("stopped") + &also("needs"),
+            "!! needs.service requires one.service, which must be stopped according to service:one",
         ),
     ];
     for (definitions, problem) in cases {
