@@ -78,15 +78,13 @@ impl<'a> Inspection<'a> {
         let mut remembered = record.unwrap_or_else(|| Remembered::new(&entity.report(), Tracks::default()));
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
-        if !takes_over.is_empty() {
-            if let Some(other) = takes_over.iter().find_map(|id| self.claims().of(id, &path)) {
-                return Err(DeclaredError::Never(format!(
-                    "{} is made by {} and by {}; one of both has to go",
-                    self.shown(&entity.path),
-                    Claim::new(&entity.id(), &path, &entity.sources).shown(),
-                    other.shown()
-                )));
-            }
+        if let Some(other) = takes_over.iter().find_map(|id| self.claims().of(id, &path)) {
+            return Err(DeclaredError::Never(format!(
+                "{} is made by {} and by {}; one of both has to go",
+                self.shown(&entity.path),
+                Claim::new(&entity.id(), &path, &entity.sources).shown(),
+                other.shown()
+            )));
         }
         Ok(Subject { path, remembered, takes_over })
     }

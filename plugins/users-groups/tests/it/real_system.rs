@@ -1037,7 +1037,7 @@ fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
 /// The service is that of systemd, which reads records of groups from files.
 fn login_group_elsewhere() {
     let user = "[[user]]\nname = \"adam\"\ngroup = \"remote\"\n";
-    let mut system = system(user);
+    let system = system(user);
     system.must(
         "mkdir -p /etc/userdb && cd /etc/userdb && echo '{\"groupName\":\"remote\",\"gid\":7777}' >remote.group && \
          ln -s remote.group 7777.group && sed -i 's/^group:.*/group: files systemd/' /etc/nsswitch.conf && \
