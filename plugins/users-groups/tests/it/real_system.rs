@@ -6,14 +6,21 @@ use holo_testing::random::{self, Random};
 use holo_testing::{Need, Overlay, Run, trial_of};
 use libtest_mimic::Trial;
 use std::fmt::Write;
+use std::fs;
 
 const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 /// Kills the plugin that called a tool, which is the grandparent: the parent is the process that enforces the timeout.
 const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"";
 const STATE: &str = "/var/lib/holo/users-groups";
 
+/// The name service of systemd, which reads records of groups from files.
+const DIRECTORY_SERVICE: Need = Need::Trial("libnss-systemd", || {
+    let directories = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    { directories }.any(|directory| directory.path().join("libnss_systemd.so.2").exists())
+});
+
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 35] = [
+    let cases: [(&str, fn()); 34] = [
         ("a hundred users are created in one run", hundred),
         ("check prints commands and runs none", check),
         ("all attributes of a definition are applied", everything),
@@ -47,7 +54,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("changes are reported in JSON output", changes_in_json),
         ("a failure without changes triggers no refresh", failed_unchanged),
         ("a login group without a name is restored by its number", nameless_login_group),
-        ("a login group can come from a directory service", login_group_elsewhere),
         ("another home directory is made if that is declared", another_home),
     ];
     let needs = [
@@ -55,7 +61,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "mkhomedir_helper"].map(Need::Program),
     ]
     .concat();
-    cases.map(|(name, case)| trial_of(name, &needs, case)).into()
+    let elsewhere = [&needs[..], &[DIRECTORY_SERVICE]].concat();
+    let elsewhere = trial_of("a login group can come from a directory service", &elsewhere, login_group_elsewhere);
+    cases.map(|(name, case)| trial_of(name, &needs, case)).into_iter().chain([elsewhere]).collect()
 }
 
 /// Returns a system with these definitions.
@@ -1034,7 +1042,6 @@ fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
     }
 }
 
-/// The service is that of systemd, which reads records of groups from files.
 fn login_group_elsewhere() {
     let user = "[[user]]\nname = \"adam\"\ngroup = \"remote\"\n";
     let system = system(user);
