@@ -417,6 +417,10 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         &[Define("etc/app/x", Absent), Apply, Define("etc/app/x", Nothing), Fill("etc/app", Recursive("0755")), Apply],
     ),
     (
+        "an edited file with an overlay is declared as a directory",
+        &[Define("etc/a", Script), Force, Append("etc/a", 14), Define("etc/a", Directory), Apply],
+    ),
+    (
         "a package manager leaves a file beside an overlay that is a symlink",
         &[Define("etc/a", OverlayLink), Apply, Package("etc/a", ".dpkg-dist", 15), Apply],
     ),

@@ -12,7 +12,7 @@ use crate::declared::{self, preview};
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, edited};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, Verdict, edited};
 use std::path::{Path, PathBuf};
 
 /// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
@@ -63,6 +63,19 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
             continue;
         };
         answers.begin(index);
+        // An overlay whose file cannot be declared then keeps what a person has changed.
+        let hindered = match Inspection::open(host)
+            .and_then(|inspection| inspection.check(job.entity, job.mode, &mut answers.output(index)))
+        {
+            Ok(Verdict::NeedsForce(to)) if !job.mode.force => Some(Applied::NeedsForce(to)),
+            Err(DeclaredError::NeedsForce(_)) if job.mode.force => None,
+            Err(error) => Some(error.tell(&mut answers.output(index)).with_nothing_changed()),
+            Ok(_) => None,
+        };
+        if let Some(hindered) = hindered {
+            answers.end(index, hindered);
+            continue;
+        }
         match overlay.apply(host, job.mode, &mut answers.output(index)) {
             Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push((index, *job)),
             other => answers.end(index, other),
