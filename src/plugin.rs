@@ -90,11 +90,12 @@ impl Plugin {
     #[must_use]
     pub fn can_limit(&self, limit: ScanLimit<'_>) -> bool {
         let (info, is_session) = (&self.identity.handshake.info, matches!(self.transport, Transport::Session(_)));
-        // On a command line, a scan can be limited only by IDs.
+        // On a command line, a scan can be limited only by IDs, and owners could not be asked for afterwards.
         let can_say = match limit {
-            ScanLimit::Ids(_) => true,
+            ScanLimit::Ids(_) => is_session || !info.finds_owners,
             ScanLimit::Prefix(_) => is_session,
             ScanLimit::Neighbours { .. } => is_session && info.finds_neighbours,
+            ScanLimit::Owners(_) => is_session && info.finds_owners,
         };
         info.operations.contains(&Operation::Scan) && can_say
     }

@@ -86,6 +86,8 @@ struct Manner {
     operations: BTreeSet<Operation>,
     /// Whether it supports scans limited to the neighbours of an entity.
     finds_neighbours: bool,
+    /// Whether it supports scans limited to the owners of assets.
+    finds_owners: bool,
     /// The number of entities that it may work on concurrently, in version 4.
     jobs: u32,
 }
@@ -102,6 +104,7 @@ impl Manner {
         also_version_4: false,
         operations: BTreeSet::new(),
         finds_neighbours: false,
+        finds_owners: false,
         jobs: 1,
     };
 
@@ -110,8 +113,9 @@ impl Manner {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
-        let (operations, finds_neighbours) = (info.operations.clone(), info.finds_neighbours);
-        let version_4 = Manner { api_version, operations, finds_neighbours, jobs, ..Manner::INFO };
+        let &Info { finds_neighbours, finds_owners, .. } = info;
+        let operations = info.operations.clone();
+        let version_4 = Manner { api_version, operations, finds_neighbours, finds_owners, jobs, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If the plugin also speaks version 3, older versions of Holo call it in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });

@@ -14,7 +14,7 @@ use crate::plan::select;
 use crate::plugin::{OperationError, Plugin};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::OutlinedReport;
-use holo_protocol::{Asset, Edges, ScanLimit};
+use holo_protocol::{Asset, Claims, Edges, ScanLimit};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -96,6 +96,7 @@ pub fn scan(
                 let neighbours = ScanLimit::Neighbours { needs: &needs, provides: &provides };
                 answers.ask_again(plugins, neighbours, at_once, interrupt)?;
             }
+            answers.ask_owners(plugins, |id, edges| subject.is_of(id, edges), at_once, interrupt)?;
             is_found
         }
         (_, ScanLimit::Prefix(prefix)) => answers.ids().any(|id| id.starts_with(prefix)),
@@ -104,7 +105,9 @@ pub fn scan(
             if !others.is_empty() {
                 answers.ask_again(plugins, ScanLimit::Ids(&others), at_once, interrupt)?;
             }
-            answers.missing(ids.iter().chain(&others).cloned()).is_empty()
+            let ids: HashSet<&BStr> = ids.iter().chain(&others).map(|id| id.as_bstr()).collect();
+            answers.ask_owners(plugins, |id, _| ids.contains(id), at_once, interrupt)?;
+            answers.missing(ids.iter().map(|id| BString::from(*id))).is_empty()
         }
     };
     answers.0.retain(|_, answered| suffices || !answered.is_limited);
@@ -167,6 +170,45 @@ impl Answers {
         self.ask(again, limit, at_once, interrupt)
     }
 
+    /// Asks the plugins that [leave out](ScanLimit::wanted) owners of assets for those that may contradict the meant
+    /// entities of other plugins, or entities that may contradict these.
+    fn ask_owners(
+        &mut self,
+        plugins: &mut Table<PluginIndex, Plugin>,
+        is_meant: impl Fn(&BStr, &Edges<&BStr>) -> bool,
+        at_once: usize,
+        interrupt: &Interrupt,
+    ) -> Result<(), FatalError> {
+        let was_limited = |index: &usize| self.0.get(index).is_some_and(|answered| answered.is_limited);
+        let finders = plugins.iter().enumerate().filter(|(_, plugin)| plugin.can_limit(ScanLimit::Owners(&[])));
+        let finders: Vec<usize> = finders.map(|(index, _)| index).filter(was_limited).collect();
+        let (mut claims, mut by_plugin) = (Claims::default(), Vec::new());
+        while !finders.is_empty() {
+            let known = by_plugin.len();
+            for (plugin, answered) in &self.0 {
+                for (id, edges) in answered.answer.iter().flat_map(OutlinedReport::edges) {
+                    let owns: Vec<Asset> = edges.owns.iter().map(Asset::owned).collect();
+                    if is_meant(id, &edges) || claims.overlap(&owns) {
+                        let assets = owns.into_iter().chain(edges.provides.iter().map(Asset::owned));
+                        by_plugin.extend(assets.filter(|it| claims.insert(it.clone())).map(|asset| (*plugin, asset)));
+                    }
+                }
+            }
+            if by_plugin.len() == known {
+                break;
+            }
+            for finder in &finders {
+                let of_others = by_plugin.iter().filter(|(plugin, _)| plugin != finder);
+                let of_others: Vec<Asset> = of_others.map(|(_, asset)| asset.clone()).collect();
+                if !of_others.is_empty() {
+                    let asked = plugins.iter_mut().enumerate().filter(|(index, _)| index == finder);
+                    self.ask(asked, ScanLimit::Owners(&of_others), at_once, interrupt)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Adds an answer, or merges it into the plugin's first one. The rest of an earlier answer, such as its output, has
     /// been shown already.
     fn add(&mut self, plugin: usize, new: Answered) {
@@ -195,12 +237,11 @@ impl Answers {
         let with_edges = reports.flat_map(OutlinedReport::edges);
         let is_found = self.ids().any(|id| subject.is_of(id, &Edges::NONE));
         let mut about = About { is_found, ..About::default() };
-        let owned = |asset: Asset<&BStr>| Asset::new(asset.kind, asset.value);
         for (_, edges) in with_edges.filter(|(id, edges)| subject.is_of(id, edges)) {
             about.is_found = true;
             about.named.extend(edges.named().map(|id| BString::from(*id)));
-            about.needs.extend(edges.needs.into_iter().map(owned));
-            about.provides.extend(edges.provides.into_iter().map(owned));
+            about.needs.extend(edges.needs.iter().map(Asset::owned));
+            about.provides.extend(edges.provides.iter().map(Asset::owned));
         }
         about
     }

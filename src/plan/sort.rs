@@ -215,7 +215,7 @@ pub(super) fn shortest_cycle(
     let member = |edge: &Edge| Member {
         id: nodes[edge.to].id.into(),
         kind: edge.kind,
-        asset: edge.asset(nodes).map(|asset| Asset::new(asset.kind, asset.value)),
+        asset: edge.asset(nodes).map(Asset::owned),
         origin: nodes[edge.declared_by()].origin.into(),
     };
     CycleError { members: way.iter().map(member).collect() }

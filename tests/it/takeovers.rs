@@ -1,6 +1,6 @@
 //! Kills a plugin at every system call while its entities take over files from those of another plugin, or process a
 //! new version of an overlay's target: the next apply gives the same result as an undisturbed one, and finally the
-//! original files are restored.
+//! original files are restored. A run about the new entity alone does the same whether all entities are scanned or not.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
@@ -15,17 +15,59 @@ struct Case {
     plugin: &'static str,
     /// Prepares the root before the apply that is killed.
     before: fn(&ScratchRoot),
+    /// An entity of the new definition, and its file.
+    heir: (&'static str, &'static str),
 }
 
 const CASES: [Case; 8] = [
-    Case { name: "a declared file becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_declared },
-    Case { name: "a file of a scaffold becomes a declared one", plugin: "files", before: declared_after_scaffold },
-    Case { name: "a scaffold has a new version of what is laid over", plugin: "scaffold", before: under_an_overlay },
-    Case { name: "a declared file becomes one of an archive", plugin: "archives", before: archive_after_declared },
-    Case { name: "a file of an archive becomes a declared one", plugin: "files", before: declared_after_archive },
-    Case { name: "a file of a scaffold becomes one of an archive", plugin: "archives", before: archive_after_scaffold },
-    Case { name: "a file of an archive becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_archive },
-    Case { name: "a scaffold comes when permissions go", plugin: "files", before: scaffold_after_permissions },
+    Case {
+        name: "a declared file becomes one of a scaffold",
+        plugin: "scaffold",
+        before: scaffold_after_declared,
+        heir: (SCAFFOLD_ID, SCAFFOLD),
+    },
+    Case {
+        name: "a file of a scaffold becomes a declared one",
+        plugin: "files",
+        before: declared_after_scaffold,
+        heir: (DECLARED_ID, DECLARED),
+    },
+    Case {
+        name: "a scaffold has a new version of what is laid over",
+        plugin: "scaffold",
+        before: under_an_overlay,
+        heir: (SCAFFOLD_ID, SCAFFOLD),
+    },
+    Case {
+        name: "a declared file becomes one of an archive",
+        plugin: "archives",
+        before: archive_after_declared,
+        heir: (ARCHIVE_ID, ARCHIVE),
+    },
+    Case {
+        name: "a file of an archive becomes a declared one",
+        plugin: "files",
+        before: declared_after_archive,
+        heir: (DECLARED_ID, DECLARED),
+    },
+    Case {
+        name: "a file of a scaffold becomes one of an archive",
+        plugin: "archives",
+        before: archive_after_scaffold,
+        heir: (ARCHIVE_ID, ARCHIVE),
+    },
+    Case {
+        name: "a file of an archive becomes one of a scaffold",
+        plugin: "scaffold",
+        before: scaffold_after_archive,
+        heir: (SCAFFOLD_ID, SCAFFOLD),
+    },
+    Case {
+        name: "a scaffold comes when permissions go",
+        plugin: "files",
+        before: scaffold_after_permissions,
+        heir: (SCAFFOLD_ID, SCAFFOLD),
+    },
 ];
 
 const PLUGINS: [&str; 3] = ["files", "scaffold", "archives"];
@@ -34,13 +76,37 @@ const OVERLAYS: &str = "usr/share/holo/files/10-over";
 const SCAFFOLD: &str = "usr/share/holo/scaffold/a.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
 const ARCHIVE: &str = "usr/share/holo/archives/a.toml";
+const DECLARED_ID: &str = "file:/etc/app/found";
+const SCAFFOLD_ID: &str = "scaffold:/etc/app";
+const ARCHIVE_ID: &str = "archive:/var/cache/app.tar";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trial = |case: &'static Case| {
         let name = format!("{}: {} may be killed at any system call", case.name, case.plugin);
         trial_of(&name, disturb::NEEDS, || kill_everywhere(case))
     };
-    CASES.iter().map(trial).collect()
+    let alone = |case: &'static Case| {
+        let name = format!("{}: other plugins are asked for what is in its way", case.name);
+        trial_of(&name, &[], || applied_alone(case))
+    };
+    CASES.iter().map(trial).chain(CASES.iter().map(alone)).collect()
+}
+
+/// Applies the new entity alone. A selector that is no ID requires a scan of all entities.
+fn applied_alone(case: &Case) {
+    let (id, file) = case.heir;
+    let [limited, whole] = [false, true].map(|is_whole| {
+        let root = prepared(case);
+        let (shown, file) = (root.path().display().to_string(), root.join(file).display().to_string());
+        let told = ["scan", "check", "apply", "check", "apply"].map(|verb| {
+            let run = root.holo(if is_whole { &[verb, id, &file][..] } else { &[verb, id] });
+            assert_ne!(run.status, Some(255), "{run}");
+            (run.status, run.to_string().replace(&shown, ""))
+        });
+        (told, tree(&root))
+    });
+    assert_eq!(limited.0, whole.0);
+    assert_eq!(limited.1, whole.1);
 }
 
 /// The trees that a case ends with.

@@ -97,14 +97,19 @@ pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> R
     write(&cache, HOLDERS, &holders.iter().chain(trees).collect::<BTreeSet<_>>())
 }
 
-/// Writes only the claims of the entities that a limited run concerns, and of all that may conflict with them. The list
-/// of holders is removed, because it would be incomplete: readers must read all records instead.
+/// Adds the claims of the entities that a limited scan concerns, and of all that may conflict with them, to those of
+/// earlier scans of the run. The list of holders is removed, because it would be incomplete: readers must read all records
+/// instead.
 ///
 /// # Errors
 /// If the files cannot be written.
-pub fn publish_some(locations: &Locations, claims: &[Claim]) -> Result<()> {
+pub fn publish_some(locations: &Locations, mut claims: Vec<Claim>) -> Result<()> {
     let cache = Tree::open(locations.cache_dir())?;
     cache.place(Path::new(HOLDERS)).remove()?;
+    let mut earlier: Vec<Claim> = read(&locations.cache_dir().join(CLAIMS)).unwrap_or_default();
+    let ids: BTreeSet<&str> = claims.iter().map(|claim| &*claim.id).collect();
+    earlier.retain(|claim| !ids.contains(&*claim.id));
+    claims.extend(earlier);
     write(&cache, CLAIMS, &claims)
 }
 

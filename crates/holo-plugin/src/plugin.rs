@@ -22,6 +22,11 @@ pub trait Plugin: Sync {
     /// found or brought into their desired state are checked again at its end.
     const INTERFERES: bool = false;
 
+    /// True if a scan limited to other plugins' entities leaves out those that own assets, and one limited to
+    /// [owners](ScanLimit::Owners) lists them: of advantage only if [`Plugin::scan_limited`] finds them without reading all
+    /// definitions.
+    const FINDS_OWNERS: bool = false;
+
     /// True if it implements [`Plugin::watch`].
     const WATCHES: bool = false;
 

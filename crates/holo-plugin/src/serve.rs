@@ -85,6 +85,7 @@ fn info<P: Plugin>() -> Info {
         session: true,
         operations: Operation::OPTIONAL.into_iter().filter(|&it| it != Operation::Adopt || P::ADOPTS).collect(),
         finds_neighbours: true,
+        finds_owners: P::FINDS_OWNERS,
         watches: P::WATCHES,
         witnesses: true,
         parts: true,
@@ -189,7 +190,7 @@ fn listed<P: Plugin>(
     };
     let Some(limit) = limit else { return Ok(Box::new(reported(plugin.scan(host, output)?))) };
     let found: Vec<(EntityReport, P::Entity)> = reported(plugin.scan_limited(host, limit, output)?).collect();
-    let wanted = limit.wanted(found.iter().map(|(report, _)| report));
+    let wanted = limit.wanted(found.iter().map(|(report, _)| report), P::FINDS_OWNERS);
     Ok(Box::new(found.into_iter().zip(wanted).filter_map(|(found, is_wanted)| is_wanted.then_some(found))))
 }
 

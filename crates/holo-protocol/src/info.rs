@@ -19,6 +19,9 @@ pub struct Info {
     pub operations: BTreeSet<Operation>,
     /// True if a scan in a session can be limited to the neighbours of an entity (`NEIGHBOURS=1`, version 4).
     pub finds_neighbours: bool,
+    /// True if a scan in a session can be limited to the owners of assets, so that others may leave them out (`OWNERS=1`,
+    /// version 4).
+    pub finds_owners: bool,
     /// True if it supports the operation `watch` (`WATCH=1`, version 4).
     pub watches: bool,
     /// True if it reports the witnesses of its answers on request (`WITNESSES=1`, version 4).
@@ -62,6 +65,7 @@ const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const NEIGHBOURS: &str = "NEIGHBOURS";
+const OWNERS: &str = "OWNERS";
 const WATCH: &str = "WATCH";
 const WITNESSES: &str = "WITNESSES";
 const PARTS: &str = "PARTS";
@@ -98,6 +102,7 @@ impl Info {
             session: value(SESSION).is_some_and(|given| given == "1"),
             operations: Operation::OPTIONAL.into_iter().filter(|&operation| flag(&key(operation))).collect(),
             finds_neighbours: flag(NEIGHBOURS),
+            finds_owners: flag(OWNERS),
             watches: flag(WATCH),
             witnesses: flag(WITNESSES),
             parts: flag(PARTS),
@@ -117,6 +122,7 @@ impl Info {
             session,
             ref operations,
             finds_neighbours,
+            finds_owners,
             watches,
             witnesses,
             parts,
@@ -129,6 +135,7 @@ impl Info {
         let operations = operations.iter().map(|&operation| key(operation));
         let others = [
             (finds_neighbours, NEIGHBOURS),
+            (finds_owners, OWNERS),
             (watches, WATCH),
             (witnesses, WITNESSES),
             (parts, PARTS),
@@ -189,6 +196,7 @@ mod tests {
                 session: true,
                 operations: operations.iter().copied().collect(),
                 finds_neighbours: is_few,
+                finds_owners: !is_few,
                 watches: !is_few,
                 witnesses: is_few,
                 parts: !is_few,

@@ -31,7 +31,7 @@ pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};
 pub use health::{Health, HealthState};
 pub use info::Info;
-pub use limit::ScanLimit;
+pub use limit::{Claims, ScanLimit};
 pub use message::Message;
 pub use message::Progress;
 pub use origin::{Origin, Span};

@@ -274,6 +274,12 @@ impl Asset {
         Asset { kind: kind.into(), value: value.into() }
     }
 
+    /// Copies an asset of a report.
+    #[must_use]
+    pub fn owned(asset: &Asset<&BStr>) -> Asset {
+        Asset::new(asset.kind, asset.value)
+    }
+
     /// Returns the text of an asset: its kind, a blank and its value.
     #[must_use]
     pub fn to_text(&self) -> BString {
@@ -299,7 +305,7 @@ impl Asset {
 }
 
 /// Returns the components of a path, normalised lexically.
-fn parts(path: &[u8]) -> Vec<&BStr> {
+pub(crate) fn parts(path: &[u8]) -> Vec<&BStr> {
     let mut parts = Vec::new();
     for part in path.split_str("/") {
         match part {

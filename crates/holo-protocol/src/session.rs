@@ -31,6 +31,9 @@ pub struct Request {
     /// The assets, each `KIND VALUE`, provided by the entity to whose neighbours a scan is limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provides: Vec<Text>,
+    /// The assets, each `KIND VALUE`, to whose owners a scan is limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owns: Vec<Text>,
     /// Entities to refresh while they are applied, because an entity that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
@@ -89,6 +92,7 @@ impl Request {
             prefix: None,
             needs: Vec::new(),
             provides: Vec::new(),
+            owns: Vec::new(),
             refresh: Vec::new(),
             due: Vec::new(),
             pending: Vec::new(),
@@ -117,20 +121,16 @@ impl Request {
             Some(ScanLimit::Neighbours { needs, provides }) => {
                 Request { needs: texts(needs), provides: texts(provides), ..request }
             }
+            Some(ScanLimit::Owners(assets)) => Request { owns: texts(assets), ..request },
             None => request,
         }
     }
 
-    /// Returns the needed assets for a scan of neighbours. Invalid assets are left out.
+    /// Returns the needed, the provided and the owned assets to which a scan is limited. Invalid assets are left out.
     #[must_use]
-    pub fn needs(&self) -> Vec<Asset> {
-        self.needs.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
-    }
-
-    /// Returns the provided assets for a scan of neighbours. Invalid assets are left out.
-    #[must_use]
-    pub fn provides(&self) -> Vec<Asset> {
-        self.provides.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
+    pub fn assets(&self) -> [Vec<Asset>; 3] {
+        [&self.needs, &self.provides, &self.owns]
+            .map(|texts| texts.iter().filter_map(|text| Asset::from_text(&text.0)).collect())
     }
 }
 
@@ -390,7 +390,9 @@ mod tests {
         let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
         let (needs, provides) = ([Asset::new("path", "/srv")], [Asset::new("path", "/srv/a b"), Asset::new("x", "y")]);
         let neighbours = Request::scan(Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }));
-        assert_eq!((neighbours.needs(), neighbours.provides()), (needs.to_vec(), provides.to_vec()));
+        assert_eq!(neighbours.assets(), [needs.to_vec(), provides.to_vec(), Vec::new()]);
+        let owners = Request::scan(Some(ScanLimit::Owners(&provides)));
+        assert_eq!(owners.assets(), [Vec::new(), Vec::new(), provides.to_vec()]);
         for (json, request) in [
             (r#"{"request":1,"operation":"scan"}"#, Request::new(1, Operation::Scan)),
             (r#"{"request":1,"operation":"scan","prefix":"file:/etc/m"}"#, limited),
@@ -398,6 +400,7 @@ mod tests {
                 r#"{"request":0,"operation":"scan","needs":["path /srv"],"provides":["path /srv/a b","x y"]}"#,
                 neighbours,
             ),
+            (r#"{"request":0,"operation":"scan","owns":["path /srv/a b","x y"]}"#, owners),
             (
                 r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b","adopt_with":["x:z"]}"#,
                 adopted,

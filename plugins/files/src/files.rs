@@ -34,7 +34,9 @@ pub(crate) struct Tidying {
     /// The number of scanned files that have not been applied yet.
     left: AtomicUsize,
     is_due: AtomicBool,
-    is_left_to_others: AtomicBool,
+    is_limited: AtomicBool,
+    /// True if a scanned file may be put back. The records of such files must be removed, or they would be listed again.
+    puts_back: AtomicBool,
     /// True if there are no managed files at all, so that no set follows.
     is_empty: AtomicBool,
 }
@@ -42,18 +44,23 @@ pub(crate) struct Tidying {
 impl Tidying {
     fn found(&self, files: &[ManagedFile], is_limited: bool) {
         let count = files.iter().filter(|file| file.is_declared()).count();
-        self.left.store(count, Ordering::Relaxed);
+        let puts_back = files.iter().any(ManagedFile::may_be_put_back);
+        // A limited scan may be one of several.
+        let (before, put_back_before) = match is_limited {
+            true => (self.left.load(Ordering::Relaxed), self.puts_back.load(Ordering::Relaxed)),
+            false => (0, false),
+        };
+        self.left.store(before + count, Ordering::Relaxed);
+        self.puts_back.store(put_back_before || puts_back, Ordering::Relaxed);
         self.is_empty.store(files.is_empty() && !is_limited, Ordering::Relaxed);
-        // The records of scrubbed files must be removed, or the files would be listed again.
-        let only_makes = files.iter().all(|file| !file.may_be_put_back());
-        self.is_left_to_others.store(is_limited && only_makes, Ordering::Relaxed);
+        self.is_limited.store(is_limited, Ordering::Relaxed);
     }
 
     /// Counts applied files. Returns true if they were the last.
     fn applied(&self, count: usize) -> bool {
         let left = self.left.load(Ordering::Relaxed).saturating_sub(count);
         self.left.store(left, Ordering::Relaxed);
-        let is_ours = !self.is_left_to_others.load(Ordering::Relaxed);
+        let is_ours = !self.is_limited.load(Ordering::Relaxed) || self.puts_back.load(Ordering::Relaxed);
         self.is_due.store(is_ours && left > 0, Ordering::Relaxed);
         is_ours && left == 0
     }
@@ -104,6 +111,7 @@ impl Plugin for Files {
 
     const CONCURRENT: bool = true;
     const ADOPTS: bool = true;
+    const FINDS_OWNERS: bool = true;
 
     const SENDS: &'static [&'static str] = &["file#sha256"];
 
@@ -138,6 +146,8 @@ impl Plugin for Files {
             ScanLimit::Neighbours { needs, provides } if read.declared.is_empty() && read.edits.is_empty() => {
                 overlay::scan::neighbours(host, needs, provides, output)?
             }
+            // Overlays own nothing.
+            ScanLimit::Owners(_) if read.declared.is_empty() && read.edits.is_empty() => Vec::new(),
             _ => overlay::scan::all(host, output)?,
         };
         let edited = read.edits.kept();

@@ -97,6 +97,12 @@ impl KnownFiles for ScannedFiles<'_> {
             ScanLimit::Neighbours { needs, provides } => {
                 Related::new(tables, self.host)?.to_neighbours(needs, provides, self.host)
             }
+            // Whatever overlaps a path is at it, above it or below it.
+            ScanLimit::Owners(assets) => {
+                let assets = assets.iter().filter(|asset| asset.kind.starts_with(b"path"));
+                let paths: Vec<Asset> = assets.map(|asset| Asset::new("path", asset.value.clone())).collect();
+                Related::new(tables, self.host)?.to_neighbours(&paths, &paths, self.host)
+            }
         }
     }
 }
@@ -182,6 +188,9 @@ impl<'t> Related<'t> {
         let is_asked = |id: &Option<TableId<'_>>| {
             id.is_some_and(|id| may_be(id.name.as_bytes()) && asked.iter().any(|asked| id.is(asked)))
         };
+        let without_id = self.tables.iter().filter(|(_, id)| id.is_none());
+        let unknown: Vec<(&str, &str)> =
+            without_id.filter_map(|(table, _)| Some((table.table, table.text_of(PATH)?))).collect();
         let are_asked: Vec<bool> = self.tables.iter().map(|(_, id)| is_asked(id)).collect();
         let found: HashSet<TableId<'_>> = self
             .tables
@@ -190,7 +199,15 @@ impl<'t> Related<'t> {
             .filter(|(_, is_asked)| **is_asked)
             .filter_map(|((_, id), _)| *id)
             .collect();
-        if found.len() != asked.len() {
+        // A table whose ID is unknown may be about everything below its path, and what cannot be another plugin's ID may select any entity.
+        let is_of_another = |id: &[u8]| {
+            let Some((kind, name)) = id.split_once_str(":") else { return false };
+            let may_be = |(table, path): &(&str, &str)| {
+                (kind == b"file" || kind == table.as_bytes()) && name.starts_with(path.as_bytes())
+            };
+            !kind.is_empty() && !kind.contains(&b'/') && !unknown.iter().any(may_be)
+        };
+        if asked.iter().any(|id| !found.iter().any(|it| it.is(id)) && !is_of_another(id)) {
             return None;
         }
         Some(self.with_related(|index| are_asked.get(index) == Some(&true)))

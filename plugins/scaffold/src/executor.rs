@@ -388,6 +388,10 @@ impl Executor<'_> {
         for path in &scrubbing.waiting {
             output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));
         }
+        // What a killed scrub has left is only its record.
+        if scrubbing.found.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
         // A file may have been created in a directory in the meantime, and the directory was kept.
         let is_done = |(change, path): &(Change, PathBuf)| *change != Change::Remove || !exists(&tracker, path);
         let done = scrubbing.changes.iter().filter(|change| is_done(change));

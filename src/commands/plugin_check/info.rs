@@ -52,7 +52,7 @@ fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
     let session = output.lines().find(says_session).unwrap_or(b"SESSION=1");
     let text = format!("says {}, which means nothing; SESSION=1 does", quoted(session));
     harness.warn_unless(Rule::Info, "info", session.trim() == b"SESSION=1", text);
-    for flag in ["SCAN=1", "NEIGHBOURS=1", "DOCTOR=1", "HEALTH=1", "WATCH=1"] {
+    for flag in ["SCAN=1", "NEIGHBOURS=1", "OWNERS=1", "DOCTOR=1", "HEALTH=1", "WATCH=1"] {
         let key = flag.trim_end_matches('1').as_bytes();
         let said = output.lines().find(|line| line.trim().starts_with(key)).unwrap_or(flag.as_bytes());
         let text = format!("says {}, which means nothing; {flag} does", quoted(said));

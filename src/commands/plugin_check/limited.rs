@@ -32,6 +32,11 @@ pub(super) fn judge(harness: &mut Harness<'_, '_>, all: &[EntityReport]) -> Resu
             let subject = format!("{} of the neighbours of {}", harness.subject("scan", &[]), plain(&first.id));
             compare(harness, all, ScanLimit::Neighbours { needs, provides }, &subject)?;
         }
+        let owner = all.iter().find(|entity| !entity.edges.owns.is_empty());
+        if let Some(owner) = owner.filter(|_| harness.manner.finds_owners) {
+            let subject = format!("{} of the owners of what {} owns", harness.subject("scan", &[]), plain(&owner.id));
+            compare(harness, all, ScanLimit::Owners(&owner.edges.owns), &subject)?;
+        }
     }
     Ok(())
 }
@@ -56,8 +61,10 @@ fn compare(
         return Ok(());
     }
     let found = parsed.unwrap_or_default();
+    let finds_owners = harness.manner.finds_owners;
     let named = |entities: &[&EntityReport]| listed(&entities.iter().map(|e| plain(&e.id)).collect::<Vec<_>>());
-    let wanted = all.iter().zip(limit.wanted(all.iter())).filter_map(|(entity, wanted)| wanted.then_some(entity));
+    let wanted =
+        all.iter().zip(limit.wanted(all.iter(), finds_owners)).filter_map(|(entity, wanted)| wanted.then_some(entity));
     let missing: Vec<_> = wanted.filter(|&entity| !found.contains(entity)).collect();
     let (is_whole, text) = (missing.is_empty(), format!("does not report {} as a whole scan does", named(&missing)));
     harness.fail_unless(Rule::LimitedScans, subject, is_whole, text);

@@ -517,4 +517,52 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a file below a directory with permissions for everything is adopted",
+        &[Fill("etc/app", Recursive("0755")), Write("etc/app/y", 11), Apply, Adopt("etc/app/y", 16), Apply],
+    ),
+    (
+        "an overlay comes where an edit had made the file anew below a directory with permissions for everything",
+        &[
+            Fill("etc/app", Recursive("0755")),
+            Define("etc/app/x", Edits("ini", true)),
+            Apply,
+            Delete("etc/app/x"),
+            Apply,
+            Define("etc/app/x", OverlayLink),
+            Apply,
+        ],
+    ),
+    (
+        "a file of a scaffold that goes gets an overlay below a directory with permissions for everything",
+        &[
+            Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 0)),
+            Apply,
+            Fill("etc/app", Recursive("0750")),
+            Define("etc/app/sub/z", Overlay("ours\n")),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a killed plugin has only left the record of a scaffold",
+        &[
+            Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 1)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            KillPlugins("unlinkat", 7),
+            Apply,
+        ],
+    ),
+    (
+        "a directory is killed when it has given permissions, and becomes one of a scaffold",
+        &[
+            Define("etc/app/sub/z", Symlink),
+            Fill("etc/app", Recursive("0755")),
+            KillPlugins("fdatasync", 5),
+            Define("etc/app/sub/z", Nothing),
+            Fill("etc/app", Purging(&["y", "sub/z"], 1)),
+            Apply,
+        ],
+    ),
 ];

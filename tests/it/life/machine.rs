@@ -136,6 +136,8 @@ impl Machine {
                     false => Ok(()),
                 });
             }
+            // What dpkg has installed beside the old file would be the link, which edits follow.
+            Step::Package(path, ".dpkg-old", _) if self.root.join(path).is_symlink() => {}
             Step::Package(path, suffix, number) => {
                 let full = self.root.join(format!("{path}{suffix}"));
                 let _ = fs::write(full, format!("package {number}\n"));

@@ -7,7 +7,7 @@ use super::{CONTENTS, UNTIDY};
 use crate::base_store::{BaseStore, RecordChange, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
-use crate::claims::OverlayChanges;
+use crate::claims::{self, OverlayChanges};
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
@@ -64,7 +64,14 @@ impl Overlays {
     /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
     pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
         let mut changes = OverlayChanges::read(locations);
-        changes.coming.retain(|_| is_scrubbed);
+        if !is_scrubbed {
+            changes.coming.clear();
+        } else if !changes.coming.is_empty() {
+            // A directory with permissions for everything below comes after orphans there, and before what is laid on files in it.
+            let mut later = claims::all(locations);
+            later.retain(|claim| claim.recursive.is_some());
+            changes.coming.retain(|path| !later.iter().any(|claim| path.starts_with(claim.path())));
+        }
         let changes = |root| (Arc::new(changes), root);
         Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
     }

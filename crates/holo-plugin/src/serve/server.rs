@@ -82,12 +82,13 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         let result = match request.operation {
             Operation::Scan => {
                 let ids: Vec<BString> = ids().collect();
-                let (needs, provides) = (request.needs(), request.provides());
+                let [needs, provides, owns] = request.assets();
                 let is_about_neighbours = !needs.is_empty() || !provides.is_empty();
                 let limit = match &request.prefix {
                     Some(prefix) => Some(ScanLimit::Prefix(prefix.as_bstr())),
                     None if !ids.is_empty() => Some(ScanLimit::Ids(&ids)),
                     None if is_about_neighbours => Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }),
+                    None if !owns.is_empty() => Some(ScanLimit::Owners(&owns)),
                     None => None,
                 };
                 self.scan(limit, request.remembers)

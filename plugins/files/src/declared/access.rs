@@ -9,6 +9,7 @@ use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::wanted::{self as states, DeclaredError};
+use crate::edits;
 use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
@@ -156,7 +157,7 @@ impl<'a> Accesses<'a> {
         }
         let mut record = self.remembered(entity)?;
         let modes = self.modes(entity, path)?;
-        let (released, left) = self.release(definition, path, &modes, &record)?;
+        let (released, left) = self.release(definition, path, &modes, &record, at)?;
         let mut steps = Vec::new();
         for (path, place, current, desired) in found {
             let missing = desired.missing_in(&current);
@@ -180,6 +181,7 @@ impl<'a> Accesses<'a> {
         top: &Path,
         modes: &[u32],
         record: &Remembered<AccessTracks>,
+        at: At,
     ) -> Result<(Vec<Step>, Vec<PathBuf>), DeclaredError> {
         let below = || record.base.iter().filter(|(path, _)| path != top && path.starts_with(top));
         if below().next().is_none() {
@@ -193,8 +195,12 @@ impl<'a> Accesses<'a> {
             if definition.recurse && !others.decide(&path) && !others.decide_around(&path, top) && !has_overlay() {
                 continue;
             }
-            let place = self.inspection.tracker.place(&path);
-            if let Some((stat, current)) = current(&place, track)? {
+            let tracker = &self.inspection.tracker;
+            let place = tracker.place(&path);
+            // An adopted file has been taken as the base of its overlay as it was, with these permissions.
+            let is_based = has_overlay() && tracker.is_overlaid(&path);
+            let goes = || at == At::Check && matches!(edits::without_orphans(&path, self.inspection.host), Some(None));
+            if let Some((stat, current)) = current(&place, track)?.filter(|_| !is_based && !goes()) {
                 let missing = track.restoration(&current, stat.kind == Kind::File);
                 // What was changed since is what the other entity finds.
                 if !missing.is_empty() && track.decide(&current, &missing, modes) != Decision::NeedsForce {

@@ -151,7 +151,7 @@ pub(super) fn publish(
     let claims: Vec<Claim> =
         declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
     let Some(records) = records else {
-        if let Err(error) = claims::publish_some(host.locations(), &claims) {
+        if let Err(error) = claims::publish_some(host.locations(), claims) {
             output.error(error.to_string());
         }
         return;
