@@ -159,13 +159,23 @@ pub(super) fn restore(
     if restorations.is_empty() {
         return (edges, restored_by);
     }
-    let late: HashSet<_> =
-        restorations.iter().filter(|pair| pair.is_access).map(|pair| (pair.orphan, pair.heir)).collect();
+    let late: HashSet<_> = restorations.iter().filter(|pair| pair.is_access).map(Restoration::pair).collect();
     let mut found_there = HashSet::new();
     for &Succession { orphan, successor, .. } in successions {
         found_there.extend(late.iter().filter(|pair| pair.0 == orphan).map(|pair| (pair.1, successor)));
     }
-    edges.retain(|edge| !matches!(edge.kind, EdgeKind::Needs(_)) || !found_there.contains(&(edge.from, edge.to)));
+    let mut directories: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
+    restorations.iter().for_each(|pair| directories.entry(pair.heir).or_default().push(pair.orphan));
+    // An orphan that is taken over leaves nothing in a directory that would have to go before it.
+    let taken = successions.iter().flat_map(|&Succession { orphan, successor, .. }| {
+        directories.get(&successor).into_iter().flatten().map(move |&directory| (orphan, directory))
+    });
+    let taken: HashSet<_> = taken.collect();
+    let is_void = |edge: &Edge| {
+        let pair = (edge.from, edge.to);
+        found_there.contains(&pair) || nodes[edge.to].edges.orphan && taken.contains(&pair)
+    };
+    edges.retain(|edge| !matches!(edge.kind, EdgeKind::Needs(_)) || !is_void(edge));
     let waits = Waits::new(nodes.len(), edges);
     let waiting = Waiting::new(&waits);
     let mut added: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();

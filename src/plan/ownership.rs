@@ -73,7 +73,7 @@ pub(crate) struct Restoration {
 }
 
 impl Restoration {
-    fn pair(&self) -> (EntityIndex, EntityIndex) {
+    pub(super) fn pair(&self) -> (EntityIndex, EntityIndex) {
         (self.orphan, self.heir)
     }
 }

@@ -224,6 +224,11 @@ fn orphan_restores_permissions_of_what_others_find() {
     for other in ["path /a", "path /a/bc", "path-tree /c", "path-shared /a/c"] {
         check(&format!("ENTITY: e\nOWNS: {other}\n{orphan}"), "[e] [o]");
     }
+    // An orphan in the directory would be removed before it, but is taken over.
+    let directory = "ENTITY: o\nORPHAN: yes\nPROVIDES: path /a\nOWNS: path-access /a\n";
+    let file = "ENTITY: p\nORPHAN: yes\nNEEDS: path /a\nOWNS: path /a/b\n";
+    check(&format!("ENTITY: e\nOWNS: path-tree /a\n{directory}{file}"), "[o] [e] [p]");
+    check(&format!("ENTITY: e\nOWNS: path-tree /c\n{directory}{file}"), "[e] [p] [o]");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Kills a plugin at every system call while its entities take over files from those of another plugin, or process a
 //! new version of an overlay's target: the next apply gives the same result as an undisturbed one, and finally the
-//! original files are restored. A run about the new entity alone does the same whether all entities are scanned or not.
+//! original files are restored. A run about the new entities alone does the same whether all entities are scanned or not.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
@@ -15,8 +15,8 @@ struct Case {
     plugin: &'static str,
     /// Prepares the root before the apply that is killed.
     before: fn(&ScratchRoot),
-    /// An entity of the new definition, and its file.
-    heir: (&'static str, &'static str),
+    /// The entities of the new definition, and its file.
+    heir: (&'static [&'static str], &'static str),
 }
 
 const CASES: [Case; 8] = [
@@ -30,7 +30,7 @@ const CASES: [Case; 8] = [
         name: "a file of a scaffold becomes a declared one",
         plugin: "files",
         before: declared_after_scaffold,
-        heir: (DECLARED_ID, DECLARED),
+        heir: (DECLARED_IDS, DECLARED),
     },
     Case {
         name: "a scaffold has a new version of what is laid over",
@@ -48,7 +48,7 @@ const CASES: [Case; 8] = [
         name: "a file of an archive becomes a declared one",
         plugin: "files",
         before: declared_after_archive,
-        heir: (DECLARED_ID, DECLARED),
+        heir: (DECLARED_IDS, DECLARED),
     },
     Case {
         name: "a file of a scaffold becomes one of an archive",
@@ -76,9 +76,9 @@ const OVERLAYS: &str = "usr/share/holo/files/10-over";
 const SCAFFOLD: &str = "usr/share/holo/scaffold/a.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
 const ARCHIVE: &str = "usr/share/holo/archives/a.toml";
-const DECLARED_ID: &str = "file:/etc/app/found";
-const SCAFFOLD_ID: &str = "scaffold:/etc/app";
-const ARCHIVE_ID: &str = "archive:/var/cache/app.tar";
+const DECLARED_IDS: &[&str] = &["file:/etc/app/found", "file:/etc/app/made/x"];
+const SCAFFOLD_ID: &[&str] = &["scaffold:/etc/app"];
+const ARCHIVE_ID: &[&str] = &["archive:/var/cache/app.tar"];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trial = |case: &'static Case| {
@@ -92,14 +92,15 @@ pub(crate) fn trials() -> Vec<Trial> {
     CASES.iter().map(trial).chain(CASES.iter().map(alone)).collect()
 }
 
-/// Applies the new entity alone. A selector that is no ID requires a scan of all entities.
+/// Applies the new entities alone. A selector that is no ID requires a scan of all entities.
 fn applied_alone(case: &Case) {
-    let (id, file) = case.heir;
+    let (ids, file) = case.heir;
     let [limited, whole] = [false, true].map(|is_whole| {
         let root = prepared(case);
         let (shown, file) = (root.path().display().to_string(), root.join(file).display().to_string());
         let told = ["scan", "check", "apply", "check", "apply"].map(|verb| {
-            let run = root.holo(if is_whole { &[verb, id, &file][..] } else { &[verb, id] });
+            let more = is_whole.then_some(&*file);
+            let run = root.holo(&[verb].into_iter().chain(ids.iter().copied()).chain(more).collect::<Vec<_>>());
             assert_ne!(run.status, Some(255), "{run}");
             (run.status, run.to_string().replace(&shown, ""))
         });

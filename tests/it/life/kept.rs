@@ -539,7 +539,6 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 0)),
             Apply,
             Fill("etc/app", Recursive("0750")),
-            Define("etc/app/sub/z", Overlay("ours\n")),
             Define("etc/app/x", Overlay("ours\n")),
             Apply,
         ],
@@ -555,11 +554,11 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         ],
     ),
     (
-        "a directory is killed when it has given permissions, and becomes one of a scaffold",
+        "a directory with permissions for everything, and a link in it, become a scaffold",
         &[
             Define("etc/app/sub/z", Symlink),
             Fill("etc/app", Recursive("0755")),
-            KillPlugins("fdatasync", 5),
+            Apply,
             Define("etc/app/sub/z", Nothing),
             Fill("etc/app", Purging(&["y", "sub/z"], 1)),
             Apply,

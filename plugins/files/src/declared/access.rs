@@ -48,6 +48,31 @@ pub(super) fn changed_below(host: &Host, among: &HashSet<String>) -> BTreeSet<St
     ids.into_iter().filter(|id| among.contains(id) && recall(id).is_some_and(|record| is_recursive(&record))).collect()
 }
 
+/// Returns those of the declared permissions that a check finds at a path, and an apply does not: the original ones come back before,
+/// as another entity has changed them along with everything below its directory.
+pub(super) fn taken_back(
+    inspection: &Inspection<'_>,
+    entity: &DeclaredFile,
+    definition: &FileDefinition,
+    path: &Path,
+) -> Result<Access, DeclaredError> {
+    let (records, own) = (records(inspection.host), entity.id());
+    let place = inspection.tracker.place(path);
+    for id in records.ids()?.into_iter().filter(|id| *id != own) {
+        let Some(record) = records.recall::<AccessTracks>(&id)? else { continue };
+        let Some(track) = record.base.get(path) else { continue };
+        let Some((stat, current)) = current(&place, track)? else { continue };
+        let missing = track.restoration(&current, stat.kind == Kind::File);
+        return Ok(Access {
+            mode: missing.mode.filter(|_| definition.mode.is_some()),
+            uid: missing.uid.filter(|_| definition.owner.is_some()),
+            gid: missing.gid.filter(|_| definition.group.is_some()),
+            ..Access::default()
+        });
+    }
+    Ok(Access::default())
+}
+
 fn is_recursive(record: &Remembered<AccessTracks>) -> bool {
     let owns = record.orphan_report().edges.owns;
     let is_own = |path: &Path| owns.iter().any(|own| own.value == path_bytes(path));
