@@ -544,6 +544,16 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         ],
     ),
     (
+        "an overlay and permissions for everything around it come together, and the permissions go",
+        &[
+            Fill("etc/app", Recursive("0755")),
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+        ],
+    ),
+    (
         "a killed plugin has only left the record of a scaffold",
         &[
             Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 1)),

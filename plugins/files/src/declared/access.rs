@@ -220,12 +220,9 @@ impl<'a> Accesses<'a> {
             if definition.recurse && !others.decide(&path) && !others.decide_around(&path, top) && !has_overlay() {
                 continue;
             }
-            let tracker = &self.inspection.tracker;
-            let place = tracker.place(&path);
-            // An adopted file has been taken as the base of its overlay as it was, with these permissions.
-            let is_based = has_overlay() && tracker.is_overlaid(&path);
+            let place = self.inspection.tracker.place(&path);
             let goes = || at == At::Check && matches!(edits::without_orphans(&path, self.inspection.host), Some(None));
-            if let Some((stat, current)) = current(&place, track)?.filter(|_| !is_based && !goes()) {
+            if let Some((stat, current)) = current(&place, track)?.filter(|_| !goes()) {
                 let missing = track.restoration(&current, stat.kind == Kind::File);
                 // What was changed since is what the other entity finds.
                 if !missing.is_empty() && track.decide(&current, &missing, modes) != Decision::NeedsForce {
@@ -264,6 +261,8 @@ impl<'a> Accesses<'a> {
         for (path, track) in record.base.iter() {
             // Paths below are not followed through symlinks that were created since.
             let place = match (path.strip_prefix(&top), &tree) {
+                // An overlay has the permissions of its base.
+                _ if tracker.is_overlaid(&path) => tracker.place(&path),
                 (Ok(rest), Some(tree)) if !rest.as_os_str().is_empty() => tree.place(rest),
                 (Ok(rest), None) if !rest.as_os_str().is_empty() => continue,
                 _ => tracker.place(&path),
@@ -462,6 +461,8 @@ fn collect(
     found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
 ) -> Result<(), DeclaredError> {
     let others = Others::of(entity, path, inspection)?;
+    let overlays = claims::layers(inspection.host.locations());
+    let has_overlay = |path: &Path| inspection.tracker.is_overlaid(path) || matches!(overlays.get(path), Some(None));
     let owners = states::owners(definition, inspection.host)?;
     let mode = definition.fixed_mode();
     let top = inspection.tracker.place(path);
@@ -484,7 +485,7 @@ fn collect(
             }
             let (current, desired) = (Access::of_stat(&stat), wanted::below(definition, owners, mode, &stat));
             let differs = !desired.missing_in(&current).is_empty();
-            let is_ours = differs && !others.decide(&whole) && !inspection.tracker.is_overlaid(&whole);
+            let is_ours = differs && !others.decide(&whole) && !has_overlay(&whole);
             if stat.kind == Kind::Directory {
                 open.extend(is_ours.then(|| (below.clone(), Some((current, desired)))));
                 open.push((below, None));
