@@ -2,8 +2,8 @@
 //!
 //! The entities that a limited scan leaves out have no edges that name other entities, and own no assets that matter to
 //! the selection, so they are relevant only if a selected entity names them. Therefore entities that the selected ones
-//! name are scanned for too. If an entity is not found, plugins are scanned in full: the name may refer to an asset or
-//! a path, and error messages suggest names from the full list.
+//! name are scanned for too, and those that own the same assets. If an entity is not found, plugins are scanned in full:
+//! the name may refer to an asset or a path, and error messages suggest names from the full list.
 
 use super::scan::{Answered, Heard, concurrently};
 use crate::entities::Subject;
@@ -106,8 +106,11 @@ pub fn scan(
                 answers.ask_again(plugins, ScanLimit::Ids(&others), at_once, interrupt)?;
             }
             let ids: HashSet<&BStr> = ids.iter().chain(&others).map(|id| id.as_bstr()).collect();
-            answers.ask_owners(plugins, |id, _| ids.contains(id), at_once, interrupt)?;
-            answers.missing(ids.iter().map(|id| BString::from(*id))).is_empty()
+            let is_found = answers.missing(ids.iter().map(|id| BString::from(*id))).is_empty();
+            if is_found {
+                answers.ask_owners(plugins, |id, _| ids.contains(id), at_once, interrupt)?;
+            }
+            is_found
         }
     };
     answers.0.retain(|_, answered| suffices || !answered.is_limited);

@@ -272,6 +272,13 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
     folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(CLAIMS))).flatten().collect()
 }
 
+/// Returns the directories below which an entity determines permissions. It comes after orphans below, and before what is
+/// laid on files there.
+#[must_use]
+pub fn recursive(locations: &Locations) -> Vec<PathBuf> {
+    all(locations).into_iter().filter(|claim| claim.recursive.is_some()).map(|claim| claim.path()).collect()
+}
+
 /// Returns the cache directories of all plugins.
 fn cache_folders(locations: &Locations) -> Vec<PathBuf> {
     let entries = locations.cache_dir().parent().and_then(|folder| std::fs::read_dir(folder).ok());

@@ -14,6 +14,7 @@ pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, tidy};
 pub(crate) use found::{Contradicted, DeclaredScan};
+pub(crate) use inspection::without_orphans;
 
 use access::Accesses;
 use bstr::{BString, ByteSlice};

@@ -184,7 +184,11 @@ impl Plugin for Files {
             })
             .collect();
         let edited = EditedFiles::of(host.locations());
-        let has_edits = |entity: &FileEntity| !entity.has_base && edited.contain(&entity.path).unwrap_or(true);
+        let restored = claims::recursive(host.locations());
+        let is_restored = |entity: &FileEntity| {
+            let may_be = || restored.iter().any(|directory| entity.path.starts_with(directory));
+            !entity.has_base && (edited.contain(&entity.path).unwrap_or(true) || may_be())
+        };
         let mut checked = overlay::check_many(host, &overlays).into_iter();
         let declared = declared::Checks::open(host);
         let edits: Vec<Job<'_, EditEntity>> = set
@@ -202,7 +206,7 @@ impl Plugin for Files {
                     with_scripts.push((place, job));
                     continue;
                 }
-                ManagedFile::Overlay(entity) => match checked.next().flatten().filter(|_| !has_edits(entity)) {
+                ManagedFile::Overlay(entity) => match checked.next().flatten().filter(|_| !is_restored(entity)) {
                     Some(checked) => checked.tell(&mut answers.output(place)),
                     None => {
                         with_scripts.push((place, job));

@@ -163,9 +163,12 @@ impl ManagedFile {
     }
 }
 
-/// Returns the target of a new overlay as it is after edits of it are taken back; `None` if there are none.
-fn without_edits(overlay: &FileEntity, host: &Host) -> Option<Option<Image>> {
-    if overlay.is_orphan() || overlay.has_base { None } else { edits::without_orphans(&overlay.path, host) }
+/// Returns the target of a new overlay as it is after orphans have restored it; `None` if none does so before.
+fn without_orphans(overlay: &FileEntity, host: &Host) -> Option<Option<Image>> {
+    if overlay.is_orphan() || overlay.has_base {
+        return None;
+    }
+    edits::without_orphans(&overlay.path, host).or_else(|| declared::without_orphans(&overlay.path, host))
 }
 
 /// Sends the digest of a file if it was requested. It is as sensitive as the file, because a short secret can be guessed from its digest.
@@ -200,12 +203,12 @@ impl Entity for ManagedFile {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self {
-            ManagedFile::Overlay(entity) => match without_edits(entity, host) {
+            ManagedFile::Overlay(entity) => match without_orphans(entity, host) {
                 Some(before) => entity.check_after(before, host, mode, output),
                 None => entity.check(host, mode, output),
             },
             ManagedFile::WithSidecar(entity) => {
-                match without_edits(&entity.entity, host).filter(|_| entity.common.skipped.is_none()) {
+                match without_orphans(&entity.entity, host).filter(|_| entity.common.skipped.is_none()) {
                     Some(before) => entity.entity.check_after(before, host, entity.mode(mode), output),
                     None => entity.check(host, mode, output),
                 }
@@ -321,7 +324,7 @@ impl Entity for ManagedFile {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        let preview = |overlay: &FileEntity| match without_edits(overlay, host) {
+        let preview = |overlay: &FileEntity| match without_orphans(overlay, host) {
             Some(before) => overlay.preview_after(host, &before?, true),
             None => overlay.preview(host),
         };

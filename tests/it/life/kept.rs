@@ -539,6 +539,7 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Fill("etc/app", Purging(&["x", "sub/z", "more/w"], 0)),
             Apply,
             Fill("etc/app", Recursive("0750")),
+            Define("etc/app/sub/z", Overlay("ours\n")),
             Define("etc/app/x", Overlay("ours\n")),
             Apply,
         ],

@@ -67,10 +67,8 @@ impl Overlays {
         if !is_scrubbed {
             changes.coming.clear();
         } else if !changes.coming.is_empty() {
-            // A directory with permissions for everything below comes after orphans there, and before what is laid on files in it.
-            let mut later = claims::all(locations);
-            later.retain(|claim| claim.recursive.is_some());
-            changes.coming.retain(|path| !later.iter().any(|claim| path.starts_with(claim.path())));
+            let later = claims::recursive(locations);
+            changes.coming.retain(|path| !later.iter().any(|directory| path.starts_with(directory)));
         }
         let changes = |root| (Arc::new(changes), root);
         Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }

@@ -7,9 +7,9 @@ use super::wanted::{self, DeclaredError, Wanted};
 use crate::edits;
 use holo_change::access::Access;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{Claim, Claims};
+use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
-use holo_change::{Content, Image};
+use holo_change::{Content, Image, Tree, path_bytes};
 use holo_plugin::{
     Entity, FilePair, ForceTo, Host, Mode, Output, Preview, Shown, Validation, ValidationError, Verdict, edited,
 };
@@ -319,4 +319,16 @@ impl<'a> Inspection<'a> {
 pub(super) fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
     let first = || tracks.iter().map(|(path, _)| path).next();
     if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }
+}
+
+/// Returns the file that is left at a path when orphans have restored it, for the check of an overlay. They come before it only below a
+/// directory with permissions for everything; `None` if there is no such directory or orphan.
+pub(crate) fn without_orphans(path: &Path, host: &Host) -> Option<Option<Image>> {
+    let inspection = Inspection::open(host).ok()?;
+    let path = inspection.tracker.canonical(path).ok()?;
+    claims::recursive(host.locations()).iter().find(|directory| path.starts_with(directory))?;
+    let copies = Preview::new(host, &path_bytes(&path)).ok()?.from(Path::new(""));
+    let copy = Tree::open(&copies).ok()?.place(Path::new("original"));
+    let original = inspection.tracker.original(&path, "", inspection.claims(), &copy).ok()??;
+    Image::load(&original).ok()
 }
