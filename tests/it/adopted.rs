@@ -8,7 +8,7 @@ use holo_testing::{Need, Overlay, binaries, trial_of};
 use libtest_mimic::Trial;
 
 /// The plugins that describe a machine.
-const PLUGINS: [&str; 5] = ["packages", "files", "users-groups", "ssh-keys", "services"];
+const PLUGINS: [&str; 6] = ["packages", "files", "users-groups", "ssh-keys", "services", "exec"];
 
 /// A distribution with a web server in its repository. Unrelated files of the test machine in the same directories are
 /// removed.
@@ -154,8 +154,20 @@ pub(crate) fn trials() -> Vec<Trial> {
     let tools =
         ["apt-get", "dpkg-deb", "dpkg-scanpackages", "deb-systemd-helper", "useradd", "python3", "curl", "ssh-keygen"];
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(tools.map(Need::Program)).collect();
-    let more =
-        ["apt-ftparchive", "gpg", "setfacl", "setfattr", "setcap", "update-alternatives", "git"].map(Need::Program);
+    let tools_of_a_year = [
+        "apt-ftparchive",
+        "gpg",
+        "setfacl",
+        "setfattr",
+        "setcap",
+        "update-alternatives",
+        "git",
+        "dpkg-statoverride",
+        "dpkg-divert",
+        "chage",
+        "locale-gen",
+    ];
+    let more = tools_of_a_year.map(Need::Program);
     let for_a_year: Vec<Need> = needs.iter().copied().chain(more).collect();
     vec![
         trial_of("a server that was made by hand is described, and made again", &needs, case_of_a_server),

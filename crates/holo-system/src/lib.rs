@@ -23,7 +23,7 @@ mod trust;
 
 pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
 pub use offline::is_offline;
-pub use package_files::{Digest, PackagedFile};
+pub use package_files::{Digest, Diversion, DiversionsError, PackagedFile};
 pub use package_manager::PackageManager;
 pub use root::{Root, content, read_file};
 pub use trust::{Fault, Trust, TrustError, Violation};
@@ -78,6 +78,14 @@ impl System {
     #[must_use]
     pub fn leftover_files(&self) -> BTreeMap<PathBuf, String> {
         package_files::leftovers(&Root::new(&self.root))
+    }
+
+    /// Returns the files that dpkg installs under other names. Empty if the package manager is not dpkg.
+    ///
+    /// # Errors
+    /// If dpkg could not read their list either.
+    pub fn diversions(&self) -> Result<Vec<Diversion>, DiversionsError> {
+        package_files::diversions(&Root::new(&self.root))
     }
 
     /// Returns the package manager; `None` if it is unknown.

@@ -142,14 +142,58 @@ fn find_apk(root: &Root, wanted: &Wanted) -> Found {
 
 const INFO: &str = "var/lib/dpkg/info";
 const STATUS: &str = "var/lib/dpkg/status";
+/// The files that dpkg installs under other names: three lines each.
+const DIVERSIONS: &str = "var/lib/dpkg/diversions";
+
+/// A file that dpkg installs under another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diversion {
+    /// The path in the packages that contain the file.
+    pub from: PathBuf,
+    /// The path at which dpkg installs it.
+    pub to: PathBuf,
+    /// The package whose own file stays at the first path; `None` if the administrator has diverted the file.
+    pub package: Option<String>,
+}
+
+/// The file of diversions has a line too many or too few, or a relative path. Dpkg refuses to run in this case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("dpkg cannot read it, because line {line} is not part of a diversion")]
+pub struct DiversionsError {
+    /// The number of the first line that dpkg does not accept.
+    pub line: usize,
+}
+
+/// Reads the diversions of dpkg.
+pub(crate) fn diversions(root: &Root) -> Result<Vec<Diversion>, DiversionsError> {
+    parse_diversions(&root.read(DIVERSIONS).ok().flatten().unwrap_or_default())
+}
+
+fn parse_diversions(text: &[u8]) -> Result<Vec<Diversion>, DiversionsError> {
+    let lines: Vec<&[u8]> = text.lines().collect();
+    let diversion = |(index, lines): (usize, &[&[u8]])| match lines {
+        [from, to, package] if from.starts_with(b"/") && to.starts_with(b"/") && !package.is_empty() => Ok(Diversion {
+            from: from.to_path_lossy().into_owned(),
+            to: to.to_path_lossy().into_owned(),
+            package: (*package != b":").then(|| package.to_str_lossy().into_owned()),
+        }),
+        _ => Err(DiversionsError { line: index * 3 + 1 }),
+    };
+    lines.chunks(3).enumerate().map(diversion).collect()
+}
 
 /// The maximum number of names searched for one by one in each list; more are looked up line by line.
 const FEW: usize = 8;
 
 fn find_dpkg(root: &Root, wanted: &Wanted) -> Found {
     let mut found = Found::new();
+    // Lists contain the names of diverted files in their packages.
+    let diversions = diversions(root).unwrap_or_default();
+    let diverted: HashMap<&[u8], &Diversion> = diversions.iter().map(|one| (listed(&one.from), one)).collect();
+    let elsewhere = diverted.iter().filter(|(_, one)| wanted.has(listed(&one.to))).map(|(name, _)| *name);
+    let searched: HashSet<&[u8]> = wanted.names().chain(elsewhere).collect();
     // Each name as in a list, with the surrounding newlines.
-    let needles: Vec<(Vec<u8>, &[u8])> = wanted.names().map(|name| ([b"\n/", name, b"\n"].concat(), name)).collect();
+    let needles: Vec<(Vec<u8>, &[u8])> = searched.iter().map(|name| ([b"\n/", *name, b"\n"].concat(), *name)).collect();
     let status = OnceCell::new();
     for list in root.names(INFO).unwrap_or_default() {
         let Some(instance) = list.to_str().and_then(|name| name.strip_suffix(".list")) else { continue };
@@ -157,7 +201,7 @@ fn find_dpkg(root: &Root, wanted: &Wanted) -> Found {
         let names: Vec<&[u8]> = if needles.len() <= FEW {
             needles.iter().filter(|(needle, _)| text.contains_str(needle)).map(|(_, name)| *name).collect()
         } else {
-            text.lines().filter_map(|line| line.strip_prefix(b"/")).filter(|name| wanted.has(name)).collect()
+            text.lines().filter_map(|line| line.strip_prefix(b"/")).filter(|name| searched.contains(name)).collect()
         };
         if names.is_empty() {
             continue;
@@ -170,12 +214,22 @@ fn find_dpkg(root: &Root, wanted: &Wanted) -> Found {
         let sums = root.read(Path::new(INFO).join(format!("{instance}.md5sums"))).ok().flatten().unwrap_or_default();
         let sums = Sums::new(&sums, names.len());
         for name in names {
+            let diversion = diverted.get(name).filter(|one| one.package.as_deref() != Some(package));
+            let installed = diversion.map_or(name, |diversion| listed(&diversion.to));
+            if !wanted.has(installed) {
+                continue;
+            }
             let digest = sums.digest(name).or_else(|| conffiles.digest(package, name)).map(Digest::Hexadecimal);
             // A directory may belong to many packages; the first one is used.
-            found.entry(name.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
+            found.entry(installed.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
         }
     }
     found
+}
+
+/// Returns a path without its leading slash.
+fn listed(path: &Path) -> &[u8] {
+    path.strip_prefix("/").unwrap_or(path).as_os_str().as_bytes()
 }
 
 /// The digests of a package's files, except for configuration files.

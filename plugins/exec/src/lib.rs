@@ -1,5 +1,6 @@
 //! The `exec` plugin: commands that run, unless there is a reason not to.
 
+mod adoption;
 mod command;
 mod definition;
 mod entity;

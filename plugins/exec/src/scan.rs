@@ -1,13 +1,14 @@
 //! The scan for commands, and their apply. They run sequentially, but as long as none has to run, their guards can run concurrently.
 
 use crate::entity::ExecEntity;
-use crate::{definition, records};
+use crate::{adoption, definition, records};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::{
-    Entity, Host, Job, Output, Part, Plugin, ScanError, SetAnswers, Sink, Stream, Verdict, Witness, apply_concurrently,
-    check_concurrently,
+    Adopted, Adoption, Candidate, Entity, Host, Job, Output, Part, Plugin, ScanError, SetAnswers, Silence, Sink,
+    Stream, Verdict, Witness, apply_concurrently, check_concurrently,
 };
+use std::path::PathBuf;
 
 /// The plugin `exec`.
 pub(crate) struct Exec;
@@ -20,6 +21,8 @@ impl Plugin for Exec {
     const CONCURRENT: bool = true;
 
     const SENDS: &'static [&'static str] = &["exec#stdout", "exec#status"];
+
+    const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
         // The effects of a command cannot be restored, so there are no orphans.
@@ -36,6 +39,17 @@ impl Plugin for Exec {
 
     fn scan_witnesses(&self, host: &Host) -> Option<Vec<Witness>> {
         Some(vec![Witness::file(host.resources().weakest())])
+    }
+
+    fn candidates(&self, host: &Host, _: &[PathBuf], _: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        let is_defined = self.find(host, adoption::ID.into(), &mut Output::new(&mut Silence))?.is_some();
+        Ok(if is_defined { Vec::new() } else { adoption::candidates(host) })
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
+        let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
+        defined.unwrap_or_else(|| adoption::adopt(host, adoption))
     }
 
     /// Guards make no changes and may run concurrently. Commands run sequentially, except for consecutive ones of this

@@ -1,6 +1,7 @@
 //! Adoption: existing files and manual changes become resource files. It searches for edits of managed files and of package files, and for
 //! files that belong to no package.
 
+mod dpkg;
 mod exclusions;
 mod search;
 mod unmanaged;

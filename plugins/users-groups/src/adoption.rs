@@ -1,5 +1,7 @@
 //! Generates definitions of existing users and groups: those created manually, or any that is named.
 
+mod aging;
+
 use crate::account::{Account, AccountError, AccountId, Kind, check_name};
 use crate::accounts::Accounts;
 use crate::document::is_one_field;
@@ -9,6 +11,7 @@ use holo_plugin::system::Root;
 use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::str::FromStr;
 
 /// The file with the ranges of regular UIDs and GIDs.
 const LOGIN_DEFS: &str = "etc/login.defs";
@@ -33,13 +36,7 @@ impl Numbers {
 
     fn parse(text: &str, kind: Kind) -> Numbers {
         let word = kind.number_word();
-        let value = |key: &str| {
-            text.lines().rev().find_map(|line| {
-                let mut words = line.split_whitespace();
-                words.next().filter(|word| *word == key).and_then(|_| words.next())?.parse().ok()
-            })
-        };
-        let (first, last) = (value(&format!("{word}_MIN")), value(&format!("{word}_MAX")));
+        let (first, last) = (setting(text, &format!("{word}_MIN")), setting(text, &format!("{word}_MAX")));
         Numbers { first: first.unwrap_or(1000), last: last.unwrap_or(60_000) }
     }
 
@@ -52,12 +49,22 @@ impl Numbers {
     }
 }
 
+/// Returns a value in the text of `login.defs`.
+fn setting<T: FromStr>(text: &str, key: &str) -> Option<T> {
+    text.lines().rev().find_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|word| *word == key).and_then(|_| words.next())?.parse().ok()
+    })
+}
+
 /// Lists manually created accounts that are not defined.
 pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, AccountError> {
     let accounts = Accounts::default().all(host)?;
     let root = Root::new(host.root());
     let made = made_by_hand(&root, &accounts);
     let mut found = memberships(&root, &accounts, &made, defined);
+    let is_ours = |id: &AccountId| defined.contains(id) || made.iter().any(|(other, _)| other == id);
+    found.extend(aging::candidates(&root, &accounts, is_ours));
     let undefined = made.into_iter().filter(|(id, _)| !defined.contains(id));
     found.extend(undefined.map(|(id, reason)| Candidate::new(id.to_string(), reason)));
     Ok(found)

@@ -73,8 +73,11 @@ for entry in grp.getgrall():
     number = "system" if 100 <= entry.gr_gid < 1000 else entry.gr_gid
     show("group " + entry.gr_name, number, ",".join(sorted(entry.gr_mem)))
 for line in open("/etc/shadow"):
-    name, password = line.split(":")[:2]
+    name, password, _, *aging, _ = line.split(":")
     show("password " + name, "one" if password.lstrip("!*") else "none")
+    show("aging " + name, *(field or "-" for field in aging))
+for line in run("locale", "-a"):
+    show("locale " + line)
 # Programs start other units of the test machine when they need them.
 own = {name.split("_")[0] for name in os.listdir("/var/lib/vendor")} | {"fstrim", "getty@tty5"}
 own |= {name.rsplit(".", 1)[0] for name in os.listdir("/etc/systemd/system")}

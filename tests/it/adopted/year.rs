@@ -48,8 +48,21 @@ const NOT_ADOPTED: &[(&str, &str)] = &[
     ("group crew", "usermod --append --groups crew webd\n"),
     ("group crew", "usermod --append --groups crew,tls www-data\n"),
     ("group tls", "usermod --append --groups crew,tls www-data\n"),
+    ("dpkg root adm 750 /usr/bin/edit-alpha", OVERRIDE),
+    (
+        "dpkg local diversion of /usr/bin/toolbox *",
+        "dpkg-divert --local --rename --divert /usr/bin/toolbox.real --add /usr/bin/toolbox\n",
+    ),
+    ("aging jane", "chage --maxdays 90 --warndays 14 --inactive 30 --expiredate 21915 jane\n"),
+    ("aging deploy", "chage --expiredate 22644 deploy\n"),
+    ("aging webd", "chage --mindays 1 webd\n"),
     ("password jane", "user:jane is adopted without its password, which is secret\n"),
 ];
+
+/// The command for an override of an owner and mode.
+const OVERRIDE: &str = "dpkg-statoverride --update --add root adm 0750 /usr/bin/edit-alpha\n";
+/// The command for a diversion that the clone gets before the first apply, while the package is missing.
+const DIVERSION: &str = "dpkg-divert --local --rename --divert /etc/rotate.d/base.distrib --add /etc/rotate.d/base\n";
 
 /// What else is different, with the reason.
 const BOOKKEEPING: &[(&str, &str)] = &[
@@ -68,6 +81,9 @@ const LEFT: &[(&str, &str)] = &[
     ("/home/jane{,/*,/.ssh/*}", "home directories are kept"),
     ("/srv/home{,/*,/bob/*}", "home directories are kept"),
     ("/root/.ssh{,/*}", "the file of a login is kept"),
+    ("dpkg {root adm 750 /usr/bin/edit-alpha,local diversion of /etc/rotate.d/base *}", "commands made them"),
+    ("aging {webd,database}", "scripts of packages made the accounts"),
+    ("locale de_DE*", "a command generated it"),
 ];
 
 pub(super) fn case_of_a_year() {
@@ -95,6 +111,8 @@ pub(super) fn case_of_a_year() {
 
     let before = inventory(&fresh);
     carry(&machine, &fresh, "/etc/holo/resources");
+    assert!(said.contains(DIVERSION), "{run}");
+    fresh.must(DIVERSION);
     let first = fresh.holo(&["apply"]);
     let clone = inventory(&fresh);
     let expected: Vec<(&str, &str)> = [NOT_ADOPTED, BOOKKEEPING].concat();
@@ -102,6 +120,13 @@ pub(super) fn case_of_a_year() {
     let silent: Vec<_> = NOT_ADOPTED.iter().filter(|(_, words)| !said.contains(words)).collect();
     assert!(first.success() && silent.is_empty() && clone.is_empty(), "{run}\n{first}\n{clone}\nsilent: {silent:#?}");
     is_in_order(&fresh, &first);
+    // The listed commands do what they are listed for.
+    let is_for_command = |key: &&(&str, &str)| key.1 == OVERRIDE || key.1.starts_with("chage ");
+    let commands: Vec<_> = NOT_ADOPTED.iter().filter(is_for_command).collect();
+    fresh.must(&commands.iter().map(|(_, command)| *command).collect::<String>());
+    let different = differences(&lived, &inventory(&fresh));
+    let ineffective: Vec<_> = commands.iter().filter(|(key, _)| different.contains_key(*key)).collect();
+    assert!(ineffective.is_empty(), "{ineffective:#?}\n{different:#?}");
 
     fresh.must("rm -r /etc/holo/resources");
     // A user whose service was still running is deleted by the second apply.

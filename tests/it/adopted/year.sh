@@ -41,6 +41,14 @@ apt-get -qy autoremove --purge scanner >/dev/null
 apt-mark hold firewall >/dev/null
 update-alternatives --quiet --set edit-it /usr/bin/edit-beta
 
+# Files of packages with another owner and mode, and with others in their place.
+dpkg-statoverride --update --add root adm 0750 /usr/bin/edit-alpha
+dpkg-divert --quiet --local --rename --divert /usr/bin/toolbox.real --add /usr/bin/toolbox
+printf '#!/bin/sh\nexec /usr/bin/toolbox.real --verbose\n' >/usr/bin/toolbox
+chmod 755 /usr/bin/toolbox
+dpkg-divert --quiet --local --rename --divert /etc/rotate.d/base.distrib --add /etc/rotate.d/base
+echo 'rotate weekly' >/etc/rotate.d/base
+
 # Accounts.
 groupadd --gid 1600 crew
 useradd --create-home --uid 1601 --groups crew --comment 'Jane Doe' --shell /bin/bash jane
@@ -49,6 +57,9 @@ useradd --system --home-dir /srv/deploy --shell /usr/sbin/nologin deploy
 usermod --append --groups crew webd
 usermod --append --groups crew,tls www-data
 echo 'jane:secret' | chpasswd --crypt-method SHA512
+chage --maxdays 90 --warndays 14 --inactive 30 --expiredate 2030-01-01 jane
+chage --expiredate 2031-12-31 deploy
+chage --mindays 1 webd
 install -d -m 700 -o jane -g jane /home/jane/.ssh
 echo 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w jane@laptop' >/home/jane/.ssh/authorized_keys
 echo 'restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP backup' >>/home/jane/.ssh/authorized_keys
@@ -82,6 +93,7 @@ echo '5 4 * * * root true' >/etc/cron.d/nightly
 ln -sf /usr/share/zoneinfo/Europe/Berlin /etc/localtime
 echo Europe/Berlin >/etc/timezone
 echo 'de_DE.UTF-8 UTF-8' >>/etc/locale.gen
+locale-gen >/dev/null
 echo 'LANG=C.UTF-8' >/etc/default/locale
 echo EDITOR=vim >>/etc/environment
 echo '192.0.2.1 gateway' >>/etc/hosts

@@ -62,6 +62,37 @@ fn files_of_a_removed_package_are_leftovers() {
 }
 
 #[test]
+fn diverted_files_belong_to_their_packages_under_their_new_names() {
+    let digest = HEXLOWER.encode(&Md5::digest(b"stock\n"));
+    let folder = root(&[
+        ("var/lib/dpkg/diversions", "/bin/tool\n/bin/tool.real\n:\n/etc/x\n/etc/x.tool\nother\n"),
+        ("var/lib/dpkg/info/tool.list", "/.\n/bin/tool\n/etc/x\n"),
+        ("var/lib/dpkg/info/tool.md5sums", &format!("{digest}  bin/tool\n")),
+        ("var/lib/dpkg/info/other.list", "/.\n/etc/x\n"),
+    ]);
+    let expected = ["-", "tool same", "other ?", "tool ?"];
+    assert_eq!(shown(&APT, &folder, &["/bin/tool", "/bin/tool.real", "/etc/x", "/etc/x.tool"]), expected);
+}
+
+#[test]
+fn malformed_diversions_are_refused_as_by_dpkg() {
+    let local = |from: &str, to: &str| Diversion { from: from.into(), to: to.into(), package: None };
+    let package = Diversion { package: Some("p".into()), ..local("/c d", "/e") };
+    assert_eq!(parse_diversions(b"/a\n/b\n:\n/c d\n/e\np\n"), Ok(vec![local("/a", "/b"), package]));
+    assert_eq!(parse_diversions(b""), Ok(vec![]));
+    for (text, line) in [
+        ("/a\n/b\n", 1),
+        ("/a\n/b\n:\n/c\n", 4),
+        ("a\n/b\n:\n", 1),
+        ("/a\nb\n:\n", 1),
+        ("/a\n/b\n\n", 1),
+        ("\n\n\n", 1),
+    ] {
+        assert_eq!(parse_diversions(text.as_bytes()), Err(DiversionsError { line }), "{text:?}");
+    }
+}
+
+#[test]
 fn pacmans_lists_and_backups_are_read() {
     let digest = HEXLOWER.encode(&Md5::digest(b"stock\n"));
     let files = format!("%FILES%\netc/\netc/motd\nusr/bin/a-tool\n\n%BACKUP%\netc/motd\t{digest}\n");

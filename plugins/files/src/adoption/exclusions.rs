@@ -1,10 +1,11 @@
 //! Files that belong to no package, but were not created manually either: caches, identities, output of maintainer scripts, and files of
 //! other plugins. They are listed in a table, so that they are easy to extend.
 
+use super::dpkg::Override;
 use glob::{MatchOptions, Pattern};
 use holo_plugin::Host;
 use holo_plugin::system::{Digest, Root};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// The reason to not list a file at all: it is part of other entities, or of holo itself.
@@ -276,6 +277,18 @@ impl Exclusions {
         self.mentioning(path).next().is_some()
     }
 
+    /// Returns true if a maintainer script adds this override. Scripts may use variables, so its parts can be anywhere in the script.
+    pub(super) fn sets(&self, one: &Override) -> bool {
+        let is_part = |letter: char| letter.is_alphanumeric() || "-_.#".contains(letter);
+        let adds = |script: &str| {
+            let words: HashSet<&str> = script.split(|letter| !is_part(letter)).collect();
+            let has_names =
+                ["dpkg-statoverride", "--add", &one.owner, &one.group].iter().all(|word| words.contains(word));
+            has_names && words.iter().any(|word| u32::from_str_radix(word, 8) == Ok(one.mode))
+        };
+        one.path.to_str().is_some_and(|path| self.mentioning(path).any(|(_, script)| adds(script)))
+    }
+
     fn mentioning<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a String, &'a String)> {
         self.scripts.iter().filter(move |(_, script)| mentions(script, path)).map(|(package, script)| (package, script))
     }
@@ -412,5 +425,19 @@ mod tests {
         assert_eq!(exclusions.mention("/etc/made", b""), Some(Mention::Copied));
         assert_eq!(exclusions.mention("/etc/made.d", b"x"), None);
         assert!(exclusions.links("/etc/link", "debian") && !exclusions.links("/etc/link", "ubuntu"));
+    }
+
+    #[test]
+    fn overrides_of_scripts_are_recognized_by_all_their_parts() {
+        let script = "USER=messagebus\nLAUNCHER=/usr/lib/dbus/launcher\n\
+                      dpkg-statoverride --update --add root \"$USER\" 04754 \"$LAUNCHER\"\n";
+        let exclusions = exclusions(vec![("dbus".to_owned(), script.to_owned())]);
+        let sets = |group: &str, mode, path: &str| {
+            exclusions.sets(&Override { owner: "root".into(), group: group.into(), mode, path: path.into() })
+        };
+        assert!(sets("messagebus", 0o4754, "/usr/lib/dbus/launcher"));
+        assert!(!sets("message", 0o4754, "/usr/lib/dbus/launcher"));
+        assert!(!sets("messagebus", 0o4755, "/usr/lib/dbus/launcher"));
+        assert!(!sets("messagebus", 0o4754, "/usr/lib/dbus"));
     }
 }

@@ -1,12 +1,13 @@
 //! Searches for files that belong to no package or differ from it, and decides which of them are adopted.
 
+use super::dpkg;
 use super::exclusions::{Exclusion, Exclusions, Mention};
 use super::unmanaged::{self, Rights};
 use crate::overlay::PREFIX;
 use crate::overlay::adopt::{PRIVATE_MODE, resource_mode};
 use bstr::{BStr, BString};
 use holo_change::claims::{self, Claim};
-use holo_plugin::system::{PackagedFile, Root};
+use holo_plugin::system::{Diversion, DiversionsError, PackagedFile, Root};
 use holo_plugin::{Candidate, Host, quoted};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,8 @@ pub(super) fn candidates(host: &Host, managed: BTreeSet<BString>, include: &[Pat
     let mut found = search.candidates();
     found.extend(search.deleted());
     found.extend(search.optional());
+    found.extend(dpkg::overrides(&Root::new(host.root()), &search.exclusions));
+    found.extend(dpkg::diversions(&search.diversions));
     found
 }
 
@@ -63,7 +66,9 @@ struct Search<'a> {
     claims: Vec<Claim>,
     /// The additional directories to search.
     include: &'a [PathBuf],
-    /// All files in the searched directories.
+    /// The files that dpkg installs under other names.
+    diversions: Result<Vec<Diversion>, DiversionsError>,
+    /// All files in the searched directories, and those in place of files that an administrator has diverted.
     files: BTreeMap<PathBuf, Metadata>,
     /// Those that belong to packages.
     packaged: BTreeMap<PathBuf, PackagedFile>,
@@ -88,13 +93,17 @@ enum Change {
 impl Search<'_> {
     fn new<'a>(host: &'a Host, managed: BTreeSet<BString>, include: &'a [PathBuf]) -> Search<'a> {
         let scopes = SCOPES.iter().map(Path::new).chain(include.iter().map(PathBuf::as_path));
-        let files: BTreeMap<PathBuf, Metadata> = scopes.flat_map(|scope| list(scope, host)).collect();
-        let paths: Vec<PathBuf> = files.keys().cloned().collect();
+        let mut files: BTreeMap<PathBuf, Metadata> = scopes.flat_map(|scope| list(scope, host)).collect();
+        let diversions = host.system().diversions();
+        let local = || diversions.iter().flatten().filter(|one| one.package.is_none());
+        let instead = |one: &Diversion| Some((one.from.clone(), host.below_root(&one.from).symlink_metadata().ok()?));
+        files.extend(local().filter_map(instead));
+        let paths: Vec<PathBuf> = files.keys().chain(local().map(|one| &one.to)).cloned().collect();
         let packaged = host.system().packaged_files(&paths);
         let packages = packaged.values().map(|file| file.package.clone()).collect();
         let claims = claims::all(host.locations());
         let (exclusions, leftovers) = (Exclusions::read(host), host.system().leftover_files());
-        Search { host, exclusions, managed, claims, include, files, packaged, packages, leftovers }
+        Search { host, exclusions, managed, claims, include, diversions, files, packaged, packages, leftovers }
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -337,7 +346,8 @@ impl Search<'_> {
     /// `/etc/rsyslog.d`, whose services read it, the one that owns it or whose scripts install it, the one with the name of
     /// a parent directory, or the only one with files in a parent directory.
     fn group(&self, path: &Path) -> Option<&str> {
-        if let Some(file) = self.packaged.get(path) {
+        let diversion = self.diversions.iter().flatten().find(|one| one.package.is_none() && one.from == path);
+        if let Some(file) = self.packaged.get(diversion.map_or(path, |diversion| &diversion.to)) {
             let is_for_fragments = |above: &&Path| above.as_os_str().as_bytes().ends_with(b".d");
             let reader = path.ancestors().skip(1).filter(is_for_fragments).find_map(|above| self.namesake(above));
             return Some(reader.unwrap_or(&file.package));
@@ -392,14 +402,19 @@ fn by_name(path: &Path) -> Option<String> {
     Some(format!("holo adopt {}", quoted(path)))
 }
 
-/// Returns an entry for a file that is not adopted. Its ID is readable, even if the path is not.
+/// Returns an entry for a file that is not adopted.
 fn left(path: &Path, reason: &str, command: Option<String>) -> Candidate {
-    let id = match unmanaged::definable(path) {
-        Ok(_) => id(path),
+    left_as(PREFIX, path, reason, command)
+}
+
+/// Returns an entry that is not adopted, with the prefix of its ID. The ID is readable, even if the path is not.
+pub(super) fn left_as(prefix: &[u8], path: &Path, reason: &str, command: Option<String>) -> Candidate {
+    let id: BString = match unmanaged::definable(path) {
+        Ok(path) => [prefix, path.as_bytes()].concat().into(),
         Err(_) => {
             let escaped = format!("{:?}", BStr::new(path.as_os_str().as_bytes()));
             let escaped = escaped.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&escaped);
-            [PREFIX, escaped.as_bytes()].concat().into()
+            [prefix, escaped.as_bytes()].concat().into()
         }
     };
     let candidate = Candidate::excluded(id, reason);

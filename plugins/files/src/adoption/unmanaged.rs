@@ -28,7 +28,15 @@ pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &m
     let adopted = match shown.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(describe_deleted(path, host, adoption)),
         Err(error) => Err(error),
-        Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output),
+        Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output).map(|adopted| match adopted {
+            Adopted::Done { mut definition } if !definition.is_empty() => {
+                if let Some(package) = diverted_package(path, host) {
+                    push_package(&mut definition, &package, adoption);
+                }
+                Adopted::Done { definition }
+            }
+            adopted => adopted,
+        }),
     };
     adopted.unwrap_or_else(|error| {
         output.error(format!("cannot adopt {}: {}", adoption.id, error));
@@ -57,6 +65,13 @@ fn push_package(definition: &mut String, package: &str, adoption: Adoption<'_>) 
     if adoption.with.iter().any(|id| *id == package) {
         let _ = writeln!(definition, "requires = [{}]", quoted(&package));
     }
+}
+
+/// Returns the package whose file an administrator has diverted from this path.
+fn diverted_package(path: &Path, host: &Host) -> Option<String> {
+    let diversions = host.system().diversions().ok()?;
+    let to = diversions.into_iter().find(|one| one.package.is_none() && one.from == path)?.to;
+    host.system().packaged_files(std::slice::from_ref(&to)).remove(&to).map(|file| file.package)
 }
 
 /// The mode, owner and ACL of a packaged file or directory.

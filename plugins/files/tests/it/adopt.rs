@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a file that others cannot reach is adopted as a private one", &[], private),
         trial_of("a fragment belongs to the package that reads it", &[], fragments),
         trial_of("a mode that is not the package's is adopted or listed", &[], modes),
+        trial_of("overrides and diversions of an administrator are listed, with what is in place of a file", &[], dpkg),
         trial_of("files of no package are grouped with none, if there is only one", &[], ungrouped),
     ]
 }
@@ -62,6 +63,39 @@ fn ungrouped() {
     assert!(run.success(), "{run}");
     let definitions = root.read("etc/holo/resources/files/adopted.toml");
     assert!(definitions.contains_str("/srv/app/x") && definitions.contains_str("/opt/app/y"), "{definitions}");
+}
+
+fn dpkg() {
+    let root = with_one_package()
+        .file("usr/bin/web", "own\n")
+        .file("usr/bin/web.real", "packaged\n")
+        .file("var/lib/dpkg/info/web.postinst", "dpkg-statoverride --add root adm 2755 /usr/bin/by-script\n")
+        .file("var/lib/dpkg/statoverride", "root adm 2755 /usr/bin/by-script\nroot adm 750 /usr/bin/by hand\n")
+        .file("var/lib/dpkg/diversions", "/usr/bin/web\n/usr/bin/web.real\n:\n/usr/bin/x\n/usr/bin/y\nother\n");
+    let list = root.read("var/lib/dpkg/info/web.list");
+    root.write("var/lib/dpkg/info/web.list", [&list[..], b"/usr/bin/web\n"].concat());
+    let run = root.holo(&["adopt", "--all", "--json"]);
+    assert!(run.success(), "{run}");
+    for expected in [
+        r#""entity":"statoverride:/usr/bin/by hand""#,
+        r#""command":"dpkg-statoverride --update --add root adm 0750 '/usr/bin/by hand'""#,
+        r#""entity":"diversion:/usr/bin/web""#,
+        r#""command":"dpkg-divert --local --rename --divert /usr/bin/web.real --add /usr/bin/web""#,
+    ] {
+        assert!(run.stdout.contains_str(expected), "{expected}: {run}");
+    }
+    assert!(!run.stdout.contains_str("by-script") && !run.stdout.contains_str("/usr/bin/y"), "{run}");
+    let definition = root.read("etc/holo/resources/files/adopted-web.toml");
+    assert!(definition.contains_str("path = \"/usr/bin/web\"\n"), "{definition}");
+    assert!(!definition.contains_str("web.real"), "{definition}");
+
+    // Dpkg itself cannot read these.
+    root.write("var/lib/dpkg/statoverride", "root adm 750\n");
+    root.write("var/lib/dpkg/diversions", "/usr/bin/web\n/usr/bin/web.real\n");
+    let run = root.holo(&["adopt", "--all"]);
+    for expected in ["line 1 is not an override", "line 1 is not part of a diversion"] {
+        assert!(run.stdout.contains_str(expected), "{run}");
+    }
 }
 
 fn private() {
