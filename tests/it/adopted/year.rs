@@ -83,6 +83,7 @@ const LEFT: &[(&str, &str)] = &[
     ("/root/.ssh{,/*}", "the file of a login is kept"),
     ("dpkg {root adm 750 /usr/bin/edit-alpha,local diversion of /etc/rotate.d/base *}", "commands made them"),
     ("aging {webd,database}", "scripts of packages made the accounts"),
+    ("/etc/rotate.d{,/base.distrib}", "dpkg does not purge a configuration file that is diverted"),
     ("locale de_DE*", "a command generated it"),
 ];
 

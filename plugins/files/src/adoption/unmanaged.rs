@@ -28,20 +28,21 @@ pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &m
     let adopted = match shown.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(describe_deleted(path, host, adoption)),
         Err(error) => Err(error),
-        Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output).map(|adopted| match adopted {
-            Adopted::Done { mut definition } if !definition.is_empty() => {
-                if let Some(package) = diverted_package(path, host) {
-                    push_package(&mut definition, &package, adoption);
-                }
-                Adopted::Done { definition }
-            }
-            adopted => adopted,
-        }),
+        Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output),
     };
-    adopted.unwrap_or_else(|error| {
+    let mut adopted = adopted.unwrap_or_else(|error| {
         output.error(format!("cannot adopt {}: {}", adoption.id, error));
         Adopted::Failed
-    })
+    });
+    // Without the diversion, dpkg would overwrite the file when it installs the package.
+    if let Adopted::Done { definition } = &mut adopted
+        && !definition.is_empty()
+        && shown.symlink_metadata().is_ok()
+        && let Some(package) = diverted_package(path, host)
+    {
+        push_package(definition, &package, adoption);
+    }
+    adopted
 }
 
 /// Returns true if an installed package contains a configuration file at this path, which was deleted.

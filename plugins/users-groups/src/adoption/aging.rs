@@ -13,7 +13,7 @@ const OPTIONS: [&str; 5] = ["--mindays", "--maxdays", "--warndays", "--inactive"
 /// The values that distributions give to the system accounts of their base.
 const OF_BASE: Aging = [Some(0), Some(99_999), Some(7), None, None];
 
-/// The number of days for each of the options; `None` if there is no limit.
+/// The number of days for each of the options; `None` if the field is empty.
 type Aging = [Option<u32>; 5];
 
 /// Lists the users whose values differ from those that another system would set. `is_ours` returns true for users that are defined
@@ -68,7 +68,7 @@ fn defaults(login_defs: &str, useradd: &str) -> Aging {
     };
     let expire = match value("EXPIRE") {
         "" => None,
-        // A date is not compared: users with any other value or with none are listed too often rather than too seldom.
+        // A date is not converted, but replaced with a value that no user has: an entry too many is better than one too few.
         days => Some(days.parse().unwrap_or(u32::MAX)),
     };
     [min, max, warn, value("INACTIVE").parse().ok(), expire]
