@@ -2,8 +2,7 @@
 //! are listed as not adopted, with the command that sets them.
 
 use super::exclusions::Exclusions;
-use super::search::left_as;
-use super::unmanaged::definable;
+use super::unmanaged::{definable, left_as};
 use crate::overlay::PREFIX;
 use bstr::ByteSlice;
 use holo_plugin::system::{Diversion, DiversionsError, Root};
@@ -16,12 +15,12 @@ const DIVERSIONS: &str = "/var/lib/dpkg/diversions";
 
 /// An owner and mode for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Override {
+struct Override {
     /// The name of a user, or `#` and a number.
-    pub(super) owner: String,
-    pub(super) group: String,
-    pub(super) mode: u32,
-    pub(super) path: PathBuf,
+    owner: String,
+    group: String,
+    mode: u32,
+    path: PathBuf,
 }
 
 /// The file of overrides has a malformed line. Dpkg refuses to run in this case.
@@ -41,8 +40,9 @@ pub(super) fn overrides(root: &Root, exclusions: &Exclusions) -> Vec<Candidate> 
         let command = |path| format!("dpkg-statoverride --update --add {names} {mode:04o} {}", quoted(path));
         left_as(b"statoverride:", path, reason, definable(path).ok().map(command))
     };
+    let is_listed = |one: &&Override| !exclusions.sets_override(&one.path, &one.owner, &one.group, one.mode);
     match parse_overrides(&text) {
-        Ok(overrides) => overrides.iter().filter(|one| !exclusions.sets(one)).map(candidate).collect(),
+        Ok(overrides) => overrides.iter().filter(is_listed).map(candidate).collect(),
         Err(error) => vec![left_as(PREFIX, Path::new(OVERRIDES), &error.to_string(), None)],
     }
 }

@@ -1,7 +1,6 @@
 //! Files that belong to no package, but were not created manually either: caches, identities, output of maintainer scripts, and files of
 //! other plugins. They are listed in a table, so that they are easy to extend.
 
-use super::dpkg::Override;
 use glob::{MatchOptions, Pattern};
 use holo_plugin::Host;
 use holo_plugin::system::{Digest, Root};
@@ -277,16 +276,16 @@ impl Exclusions {
         self.mentioning(path).next().is_some()
     }
 
-    /// Returns true if a maintainer script adds this override. Scripts may use variables, so its parts can be anywhere in the script.
-    pub(super) fn sets(&self, one: &Override) -> bool {
+    /// Returns true if a maintainer script adds an override with this owner and mode. Scripts may use variables, so the parts can be anywhere
+    /// in the script.
+    pub(super) fn sets_override(&self, path: &Path, owner: &str, group: &str, mode: u32) -> bool {
         let is_part = |letter: char| letter.is_alphanumeric() || "-_.#".contains(letter);
         let adds = |script: &str| {
             let words: HashSet<&str> = script.split(|letter| !is_part(letter)).collect();
-            let has_names =
-                ["dpkg-statoverride", "--add", &one.owner, &one.group].iter().all(|word| words.contains(word));
-            has_names && words.iter().any(|word| u32::from_str_radix(word, 8) == Ok(one.mode))
+            let has_names = ["dpkg-statoverride", "--add", owner, group].iter().all(|word| words.contains(word));
+            has_names && words.iter().any(|word| u32::from_str_radix(word, 8) == Ok(mode))
         };
-        one.path.to_str().is_some_and(|path| self.mentioning(path).any(|(_, script)| adds(script)))
+        path.to_str().is_some_and(|path| self.mentioning(path).any(|(_, script)| adds(script)))
     }
 
     fn mentioning<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a String, &'a String)> {
@@ -432,9 +431,7 @@ mod tests {
         let script = "USER=messagebus\nLAUNCHER=/usr/lib/dbus/launcher\n\
                       dpkg-statoverride --update --add root \"$USER\" 04754 \"$LAUNCHER\"\n";
         let exclusions = exclusions(vec![("dbus".to_owned(), script.to_owned())]);
-        let sets = |group: &str, mode, path: &str| {
-            exclusions.sets(&Override { owner: "root".into(), group: group.into(), mode, path: path.into() })
-        };
+        let sets = |group, mode, path| exclusions.sets_override(Path::new(path), "root", group, mode);
         assert!(sets("messagebus", 0o4754, "/usr/lib/dbus/launcher"));
         assert!(!sets("message", 0o4754, "/usr/lib/dbus/launcher"));
         assert!(!sets("messagebus", 0o4755, "/usr/lib/dbus/launcher"));

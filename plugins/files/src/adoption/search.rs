@@ -5,7 +5,7 @@ use super::exclusions::{Exclusion, Exclusions, Mention};
 use super::unmanaged::{self, Rights};
 use crate::overlay::PREFIX;
 use crate::overlay::adopt::{PRIVATE_MODE, resource_mode};
-use bstr::{BStr, BString};
+use bstr::BString;
 use holo_change::claims::{self, Claim};
 use holo_plugin::system::{Diversion, DiversionsError, PackagedFile, Root};
 use holo_plugin::{Candidate, Host, quoted};
@@ -404,24 +404,7 @@ fn by_name(path: &Path) -> Option<String> {
 
 /// Returns an entry for a file that is not adopted.
 fn left(path: &Path, reason: &str, command: Option<String>) -> Candidate {
-    left_as(PREFIX, path, reason, command)
-}
-
-/// Returns an entry that is not adopted, with the prefix of its ID. The ID is readable, even if the path is not.
-pub(super) fn left_as(prefix: &[u8], path: &Path, reason: &str, command: Option<String>) -> Candidate {
-    let id: BString = match unmanaged::definable(path) {
-        Ok(path) => [prefix, path.as_bytes()].concat().into(),
-        Err(_) => {
-            let escaped = format!("{:?}", BStr::new(path.as_os_str().as_bytes()));
-            let escaped = escaped.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&escaped);
-            [prefix, escaped.as_bytes()].concat().into()
-        }
-    };
-    let candidate = Candidate::excluded(id, reason);
-    match command {
-        Some(command) => candidate.with_command(command),
-        None => candidate,
-    }
+    unmanaged::left_as(PREFIX, path, reason, command)
 }
 
 /// Returns an entry for the files of a directory that contains too many.

@@ -5,7 +5,7 @@ use crate::overlay::adopt::{
     LOCAL_BASE, PRIVATE_MODE, has_waiting_version, patch, resource_mode, write, write_symlink,
 };
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_change::acl::{Tag, letters};
 use holo_change::error::PathError;
 use holo_change::{ExtendedAttributes, Tree};
@@ -13,7 +13,7 @@ use holo_plugin::definitions::values::quoted;
 use holo_plugin::diff::is_binary;
 use holo_plugin::process::Program;
 use holo_plugin::system::PackagedFile;
-use holo_plugin::{Adopted, Adoption, Host, Output};
+use holo_plugin::{Adopted, Adoption, Candidate, Host, Output};
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::fs::{self, File, Metadata};
@@ -253,6 +253,23 @@ pub(super) fn definable(path: &Path) -> Result<&str, &'static str> {
         None => Err("its path is not UTF-8"),
         Some(path) if path.contains(char::is_control) => Err("its path contains control characters"),
         Some(path) => Ok(path),
+    }
+}
+
+/// Returns an entry that is not adopted, with the prefix of its ID. The ID is readable, even if the path is not.
+pub(super) fn left_as(prefix: &[u8], path: &Path, reason: &str, command: Option<String>) -> Candidate {
+    let id: BString = match definable(path) {
+        Ok(path) => [prefix, path.as_bytes()].concat().into(),
+        Err(_) => {
+            let escaped = format!("{:?}", BStr::new(path.as_os_str().as_bytes()));
+            let escaped = escaped.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(&escaped);
+            [prefix, escaped.as_bytes()].concat().into()
+        }
+    };
+    let candidate = Candidate::excluded(id, reason);
+    match command {
+        Some(command) => candidate.with_command(command),
+        None => candidate,
     }
 }
 

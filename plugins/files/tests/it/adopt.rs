@@ -77,9 +77,9 @@ fn dpkg() {
     let run = root.holo(&["adopt", "--all", "--json"]);
     assert!(run.success(), "{run}");
     for expected in [
-        r#""entity":"statoverride:/usr/bin/by hand""#,
+        r#""id":"statoverride:/usr/bin/by hand""#,
         r#""command":"dpkg-statoverride --update --add root adm 0750 '/usr/bin/by hand'""#,
-        r#""entity":"diversion:/usr/bin/web""#,
+        r#""id":"diversion:/usr/bin/web""#,
         r#""command":"dpkg-divert --local --rename --divert /usr/bin/web.real --add /usr/bin/web""#,
     ] {
         assert!(run.stdout.contains_str(expected), "{expected}: {run}");
