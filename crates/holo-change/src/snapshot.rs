@@ -105,7 +105,9 @@ impl Snapshot {
         }
         demand_owner(stat.uid, owner, place)?;
         let attributes = ExtendedAttributes::of_open(&file, &place.shown())?.without_those_of_content();
-        let mut content = Vec::new();
+        // Without room for all of it and its end, a small file would be read in several small pieces.
+        let room = usize::try_from(stat.size.min(max_size) + 1).unwrap_or_default();
+        let mut content = Vec::with_capacity(room);
         file.take(max_size + 1).read_to_end(&mut content).map_err(failed("read"))?;
         if content.len() as u64 > max_size {
             let text = format!("it is larger than {} MiB", max_size >> 20);

@@ -155,10 +155,13 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read, is not a regular file, or is larger than 16 MiB.
 pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
-    if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
+    let stat = rustix::fs::fstat(&opened)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("this is not a regular file"));
     }
-    let mut content = Vec::new();
+    // Without room for all of it and its end, a small file would be read in several small pieces.
+    let size = u64::try_from(stat.st_size).unwrap_or_default().min(MAX_SIZE) + 1;
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     File::from(opened).take(MAX_SIZE + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_SIZE {
         return Err(io::Error::other("it is larger than 16 MiB"));

@@ -17,6 +17,8 @@ const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
 /// The maximum size of a content in the state database. Larger ones are files.
 const SMALL: usize = 1 << 20;
+/// The size in bytes up to which a content is read at once.
+const USUAL: usize = 4096;
 /// The size of contents that are written to the database in one transaction, because a transaction takes longer than
 /// writing most files.
 const BATCH: usize = 4 << 20;
@@ -235,7 +237,7 @@ impl Contents {
     }
 
     fn stage(&self, from: &mut impl Read, shown: &Path) -> Result<(Digest, Option<StagedContent>)> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL);
         from.take(SMALL as u64 + 1).read_to_end(&mut bytes).map_err(at("read", shown))?;
         if bytes.len() > SMALL {
             return self.stage_large(&mut bytes.chain(from), shown);
@@ -244,6 +246,7 @@ impl Contents {
         if !self.has(&digest)? {
             let mut pending = self.lock_pending();
             pending.size += bytes.len();
+            bytes.shrink_to_fit();
             pending.blobs.insert(digest.clone(), bytes);
             if pending.size > BATCH {
                 self.write(&mut pending)?;
