@@ -30,6 +30,7 @@ use holo_plugin::{
 use inspection::Inspection;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use wanted::{DeclaredError, TEMPLATE_SUFFIX};
 
 impl DeclaredFile {
@@ -141,12 +142,16 @@ fn is_directory(pair: &FilePair) -> bool {
 }
 
 /// Checks declared files.
-pub(crate) struct Checks<'a>(Result<Inspection<'a>, DeclaredError>);
+pub(crate) struct Checks<'a> {
+    inspection: Result<Inspection<'a>, DeclaredError>,
+    /// Whether there may be records of permissions.
+    has_records: OnceLock<bool>,
+}
 
 impl<'a> Checks<'a> {
     /// Opens the host's files.
     pub(crate) fn open(host: &'a Host) -> Checks<'a> {
-        Checks(Inspection::open(host))
+        Checks { inspection: Inspection::open(host), has_records: OnceLock::new() }
     }
 
     /// Returns the effect of applying a file. Prints errors.
@@ -158,9 +163,13 @@ impl<'a> Checks<'a> {
     }
 
     fn verdict(&self, entity: &DeclaredFile, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|inspection| {
-            let verdict = inspection.check(entity, mode, output)?;
-            match Accesses::concern(entity, || access::has_records(inspection.host)) {
+        let checked = self.inspection.as_ref().map_err(Clone::clone).and_then(|inspection| {
+            let has_records = || *self.has_records.get_or_init(|| access::has_records(inspection.host));
+            let verdict = match inspection.check(entity, mode, output)? {
+                Verdict::InDesiredState if has_records() => access::found_right(entity, inspection)?,
+                verdict => verdict,
+            };
+            match Accesses::concern(entity, has_records) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),
                 false => Ok(verdict),
             }

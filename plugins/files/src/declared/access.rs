@@ -48,29 +48,33 @@ pub(super) fn changed_below(host: &Host, among: &HashSet<String>) -> BTreeSet<St
     ids.into_iter().filter(|id| among.contains(id) && recall(id).is_some_and(|record| is_recursive(&record))).collect()
 }
 
-/// Returns those of the declared permissions that a check finds at a path, and an apply does not: the original ones come back before,
-/// as another entity has changed them along with everything below its directory.
-pub(super) fn taken_back(
-    inspection: &Inspection<'_>,
-    entity: &DeclaredFile,
-    definition: &FileDefinition,
-    path: &Path,
-) -> Result<Access, DeclaredError> {
+/// Returns the verdict on an entity that is found in its desired state. If it is new, another entity may have changed its permissions along
+/// with everything below a directory, and puts the original ones back before.
+pub(super) fn found_right(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Verdict, DeclaredError> {
+    let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
+    let path = inspection.tracker.canonical(&entity.path)?;
+    if inspection.recall(entity)?.is_some_and(|record| record.base.get(&path).is_some()) {
+        return Ok(Verdict::InDesiredState);
+    }
     let (records, own) = (records(inspection.host), entity.id());
-    let place = inspection.tracker.place(path);
+    let place = inspection.tracker.place(&path);
     for id in records.ids()?.into_iter().filter(|id| *id != own) {
         let Some(record) = records.recall::<AccessTracks>(&id)? else { continue };
-        let Some(track) = record.base.get(path) else { continue };
+        let Some(track) = record.base.get(&path) else { continue };
         let Some((stat, current)) = current(&place, track)? else { continue };
-        let missing = track.restoration(&current, stat.kind == Kind::File);
-        return Ok(Access {
-            mode: missing.mode.filter(|_| definition.mode.is_some()),
-            uid: missing.uid.filter(|_| definition.owner.is_some()),
-            gid: missing.gid.filter(|_| definition.group.is_some()),
+        let original = track.restoration(&current, stat.kind == Kind::File);
+        let declared = Access {
+            mode: original.mode.filter(|_| definition.mode.is_some()),
+            uid: original.uid.filter(|_| definition.owner.is_some()),
+            gid: original.gid.filter(|_| definition.group.is_some()),
             ..Access::default()
-        });
+        };
+        if !declared.is_empty() {
+            let change = format!("would change {} of {}", declared.parts(), place.shown().display());
+            return Ok(Verdict::WouldChange(vec![change]));
+        }
     }
-    Ok(Access::default())
+    Ok(Verdict::InDesiredState)
 }
 
 fn is_recursive(record: &Remembered<AccessTracks>) -> bool {

@@ -1,11 +1,9 @@
 //! Inspects declared files: their records, the changes to make, and manual changes.
 
-use super::access;
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
 use crate::edits;
-use holo_change::access::Access;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
@@ -158,20 +156,11 @@ impl<'a> Inspection<'a> {
         let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
         let desired = wanted.desired();
         let is_kept = decision == Decision::NeedsForce && can_be_kept(&wanted, mode);
-        let is_found_right = decision == Decision::Nothing && subject.remembered.base.get(&subject.path).is_none();
-        let taken_back = if is_found_right {
-            access::taken_back(self, entity, definition, &subject.path)?
-        } else {
-            Access::default()
-        };
         Ok(match decision {
             Decision::Change
                 if leftovers.is_empty() && self.is_met_without_edits(&subject.path, &current, &desired) =>
             {
                 Verdict::InDesiredState
-            }
-            Decision::Nothing if leftovers.is_empty() && !taken_back.is_empty() => {
-                Verdict::WouldChange(vec![format!("would change {} of {shown}", taken_back.parts())])
             }
             Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
             Decision::Nothing => Verdict::WouldChange(restored.collect()),
