@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const CLAIMS: &str = "claims.json";
+/// The file with the directories below which entities determine permissions; missing if there are none.
+const RECURSIVE: &str = "recursive.json";
 const HOLDERS: &str = "holders.json";
 const LAYERS: &str = "layers.json";
 const LEAVING: &str = "leaving.json";
@@ -91,7 +93,7 @@ impl Claim {
 /// If the files cannot be written.
 pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> Result<()> {
     let cache = Tree::open(locations.cache_dir())?;
-    write(&cache, CLAIMS, &claims)?;
+    write_claims(&cache, claims)?;
     // Includes the entities that create trees, so that few entities can be found without reading the claims of many.
     let trees = claims.iter().filter(|claim| claim.is_tree).map(|claim| &claim.id);
     write(&cache, HOLDERS, &holders.iter().chain(trees).collect::<BTreeSet<_>>())
@@ -110,7 +112,18 @@ pub fn publish_some(locations: &Locations, mut claims: Vec<Claim>) -> Result<()>
     let ids: BTreeSet<&str> = claims.iter().map(|claim| &*claim.id).collect();
     earlier.retain(|claim| !ids.contains(&*claim.id));
     claims.extend(earlier);
-    write(&cache, CLAIMS, &claims)
+    write_claims(&cache, &claims)
+}
+
+fn write_claims(cache: &Arc<Tree>, claims: &[Claim]) -> Result<()> {
+    write(cache, CLAIMS, &claims)?;
+    // Apart, so that each of many files can ask for these few.
+    let recursive = claims.iter().filter(|claim| claim.recursive.is_some());
+    let recursive: Vec<&Text> = recursive.map(|claim| &claim.path).collect();
+    match recursive.is_empty() {
+        true => cache.place(Path::new(RECURSIVE)).remove(),
+        false => write(cache, RECURSIVE, &recursive),
+    }
 }
 
 /// The files of others that have overlays or edits; for a file with edits, the ID of one of them.
@@ -276,7 +289,9 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
 /// laid on files there.
 #[must_use]
 pub fn recursive(locations: &Locations) -> Vec<PathBuf> {
-    all(locations).into_iter().filter(|claim| claim.recursive.is_some()).map(|claim| claim.path()).collect()
+    let folders = cache_folders(locations);
+    let read = folders.iter().filter_map(|folder| read::<Vec<Text>>(&folder.join(RECURSIVE)));
+    read.flatten().map(|path| path.0.to_path_lossy().into_owned()).collect()
 }
 
 /// Returns the cache directories of all plugins.

@@ -313,9 +313,13 @@ pub(super) fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
 /// Returns the file that is left at a path when orphans have restored it, for the check of an overlay. They come before it only below a
 /// directory with permissions for everything; `None` if there is no such directory or orphan.
 pub(crate) fn without_orphans(path: &Path, host: &Host) -> Option<Option<Image>> {
+    let directories = claims::recursive(host.locations());
+    if directories.is_empty() {
+        return None;
+    }
     let inspection = Inspection::open(host).ok()?;
     let path = inspection.tracker.canonical(path).ok()?;
-    claims::recursive(host.locations()).iter().find(|directory| path.starts_with(directory))?;
+    directories.iter().find(|directory| path.starts_with(directory))?;
     let copies = Preview::new(host, &path_bytes(&path)).ok()?.from(Path::new(""));
     let copy = Tree::open(&copies).ok()?.place(Path::new("original"));
     let original = inspection.tracker.original(&path, "", inspection.claims(), &copy).ok()??;
