@@ -117,7 +117,7 @@ pub fn publish_some(locations: &Locations, mut claims: Vec<Claim>) -> Result<()>
 
 fn write_claims(cache: &Arc<Tree>, claims: &[Claim]) -> Result<()> {
     write(cache, CLAIMS, &claims)?;
-    // Apart, so that each of many files can ask for these few.
+    // In a file of their own, because each overlay asks for them, and there may be many claims.
     let recursive = claims.iter().filter(|claim| claim.recursive.is_some());
     let recursive: Vec<&Text> = recursive.map(|claim| &claim.path).collect();
     match recursive.is_empty() {

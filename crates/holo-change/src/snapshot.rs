@@ -105,7 +105,7 @@ impl Snapshot {
         }
         demand_owner(stat.uid, owner, place)?;
         let attributes = ExtendedAttributes::of_open(&file, &place.shown())?.without_those_of_content();
-        // Without room for all of it and its end, a small file would be read in several small pieces.
+        // With enough capacity, a file takes two reads. Otherwise they start with 32 bytes.
         let room = usize::try_from(stat.size.min(max_size) + 1).unwrap_or_default();
         let mut content = Vec::with_capacity(room);
         file.take(max_size + 1).read_to_end(&mut content).map_err(failed("read"))?;

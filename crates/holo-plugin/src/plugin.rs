@@ -23,7 +23,7 @@ pub trait Plugin: Sync {
     const INTERFERES: bool = false;
 
     /// True if a scan limited to other plugins' entities leaves out those that own assets, and one limited to
-    /// [owners](ScanLimit::Owners) lists them: of advantage only if [`Plugin::scan_limited`] finds them without reading all
+    /// [owners](ScanLimit::Owners) lists them. This only pays off if [`Plugin::scan_limited`] finds them without reading all
     /// definitions.
     const FINDS_OWNERS: bool = false;
 

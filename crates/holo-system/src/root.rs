@@ -159,7 +159,7 @@ pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("this is not a regular file"));
     }
-    // Without room for all of it and its end, a small file would be read in several small pieces.
+    // With enough capacity, a file takes two reads. Otherwise they start with 32 bytes.
     let size = u64::try_from(stat.st_size).unwrap_or_default().min(MAX_SIZE) + 1;
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     File::from(opened).take(MAX_SIZE + 1).read_to_end(&mut content)?;

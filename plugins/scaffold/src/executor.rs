@@ -388,7 +388,7 @@ impl Executor<'_> {
         for path in &scrubbing.waiting {
             output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));
         }
-        // What a killed scrub has left is only its record.
+        // A killed scrub may have left nothing but the record.
         if scrubbing.found.is_empty() {
             return Ok(Applied::Unchanged);
         }
