@@ -133,15 +133,12 @@ impl BaseStore {
         Ok(all)
     }
 
-    /// Returns all records except invalid ones.
+    /// Reads the texts of all records.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub(crate) fn all_valid<T: DeserializeOwned>(&self) -> Result<Vec<Remembered<T>>> {
-        let mut all = Vec::new();
-        let add = |_: &str, text: &str| all.extend(serde_json::from_str(text).ok());
-        readable(self.database.lock().each_record(&self.store, "", add))?;
-        Ok(all)
+    pub(crate) fn each_text(&self, mut act: impl FnMut(&str)) -> Result<()> {
+        readable(self.database.lock().each_record(&self.store, "", |_, text| act(text)))
     }
 
     /// Returns the IDs of all records.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const CLAIMS: &str = "claims.json";
-/// The file with the directories below which entities determine permissions; missing if there are none.
+/// The file with the claims that determine permissions below a directory; missing if there are none.
 const RECURSIVE: &str = "recursive.json";
 const HOLDERS: &str = "holders.json";
 const LAYERS: &str = "layers.json";
@@ -117,9 +117,8 @@ pub fn publish_some(locations: &Locations, mut claims: Vec<Claim>) -> Result<()>
 
 fn write_claims(cache: &Arc<Tree>, claims: &[Claim]) -> Result<()> {
     write(cache, CLAIMS, &claims)?;
-    // In a file of their own, because each overlay asks for them, and there may be many claims.
-    let recursive = claims.iter().filter(|claim| claim.recursive.is_some());
-    let recursive: Vec<&Text> = recursive.map(|claim| &claim.path).collect();
+    // In a file of their own, because each set asks for them, and there may be many claims.
+    let recursive: Vec<&Claim> = claims.iter().filter(|claim| claim.recursive.is_some()).collect();
     match recursive.is_empty() {
         true => cache.place(Path::new(RECURSIVE)).remove(),
         false => write(cache, RECURSIVE, &recursive),
@@ -259,6 +258,21 @@ impl Claims {
         self.by_path.get(path).is_some_and(|claim| claim.id != id)
     }
 
+    /// Returns the claims to a path, and to trees around it.
+    pub fn to<'c>(&'c self, path: &'c Path) -> impl Iterator<Item = &'c Claim> {
+        self.by_path.get(path).into_iter().chain(self.trees().filter(move |tree| tree.covers(path)))
+    }
+
+    /// Returns the claims to a path and everything below it.
+    pub fn below<'c>(&'c self, path: &'c Path) -> impl Iterator<Item = &'c Claim> {
+        let single = self.by_path.range(path.to_owned()..).take_while(move |(claimed, _)| claimed.starts_with(path));
+        single.map(|(_, claim)| claim).chain(self.trees().filter(move |tree| tree.path().starts_with(path)))
+    }
+
+    fn trees(&self) -> impl Iterator<Item = &Claim> {
+        self.by_id.values().flatten().filter(|claim| claim.is_tree)
+    }
+
     /// Returns the claimed single paths.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.by_path.keys().map(PathBuf::as_path)
@@ -288,10 +302,10 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
 /// Returns the directories below which an entity determines permissions. It comes after orphans below, and before what is
 /// laid on files there.
 #[must_use]
-pub fn recursive(locations: &Locations) -> Vec<PathBuf> {
+pub fn recursive(locations: &Locations) -> HashMap<PathBuf, Recursive> {
     let folders = cache_folders(locations);
-    let read = folders.iter().filter_map(|folder| read::<Vec<Text>>(&folder.join(RECURSIVE)));
-    read.flatten().map(|path| path.0.to_path_lossy().into_owned()).collect()
+    let read = folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(RECURSIVE)));
+    read.flatten().filter_map(|claim| Some((claim.path(), claim.recursive?))).collect()
 }
 
 /// Returns the cache directories of all plugins.

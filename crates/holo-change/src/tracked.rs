@@ -45,7 +45,7 @@ use crate::locations::Locations;
 use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree, set_ownership};
 use crate::paths::{fingerprint, path_bytes, without_root};
 use holo_protocol::FilePair;
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub struct Tracker {
     /// The paths that other entities hold.
     held: HeldPaths,
     /// The directories whose declarations cover the permissions of everything below, read on first use.
-    recursive: Arc<OnceLock<BTreeMap<PathBuf, Recursive>>>,
+    recursive: Arc<OnceLock<HashMap<PathBuf, Recursive>>>,
     locations: Arc<Locations>,
     /// The maximum number of threads for the paths of one entity.
     threads: usize,
@@ -172,7 +172,8 @@ impl Tracker {
 
     /// Renames tracks with other spellings to their canonical paths.
     pub fn rename_to_canonical(&self, tracks: &mut Tracks) {
-        for (path, canonical) in held::canonical_of(tracks, &self.canonical) {
+        let paths: BTreeSet<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
+        for (path, canonical) in held::canonical_of(&paths, &self.canonical) {
             if canonical != path
                 && tracks.get(&canonical).is_none()
                 && let Some(track) = tracks.0.remove(&path_bytes(&path))
@@ -407,11 +408,7 @@ impl Tracker {
     /// # Errors
     /// If the directory cannot be examined.
     pub fn inherited(&self, path: &Path) -> Result<Option<Inherited>> {
-        let read = || {
-            let claims = claims::all(&self.locations).into_iter();
-            claims.filter_map(|claim| Some((claim.path(), claim.recursive?))).collect()
-        };
-        let recursive = self.recursive.get_or_init(read);
+        let recursive = self.recursive.get_or_init(|| claims::recursive(&self.locations));
         let Some((top, inherited)) = path.ancestors().skip(1).find_map(|above| recursive.get_key_value(above)) else {
             return Ok(None);
         };

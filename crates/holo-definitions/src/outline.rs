@@ -42,6 +42,12 @@ impl<'s> OutlinedTable<'s> {
         self.statements().find(|(found, _)| *found == key).and_then(|(_, value)| plain(value))
     }
 
+    /// Returns true if the table itself contains a key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.statements().any(|(found, _)| found == key)
+    }
+
     /// Returns the statements below the header.
     fn statements(&self) -> impl Iterator<Item = Statement<'s>> + use<'s> {
         let mut lines = Lines { rest: self.text };

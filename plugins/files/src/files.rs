@@ -186,7 +186,7 @@ impl Plugin for Files {
         let edited = EditedFiles::of(host.locations());
         let restored = claims::recursive(host.locations());
         let is_restored = |entity: &FileEntity| {
-            let may_be = || restored.iter().any(|directory| entity.path.starts_with(directory));
+            let may_be = || entity.path.ancestors().any(|above| restored.contains_key(above));
             !entity.has_base && (edited.contain(&entity.path).unwrap_or(true) || may_be())
         };
         let mut checked = overlay::check_many(host, &overlays).into_iter();

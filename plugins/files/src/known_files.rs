@@ -116,6 +116,8 @@ fn fingerprint(files: &[FileState]) -> Fingerprint {
 
 /// The key of a table's path.
 const PATH: &str = "path";
+/// The key of a directory that determines the permissions of everything below it.
+const RECURSE: &str = "recurse";
 
 /// Tables, indexed by the relations between their paths.
 struct Related<'t> {
@@ -178,6 +180,12 @@ impl<'t> Related<'t> {
     /// Returns for each table whether it interacts with these entities, directly or through others, or `None` if one of them may interact
     /// with any table.
     fn to(&self, ids: &[BString]) -> Option<Vec<bool>> {
+        // What cannot be an ID may select any entity.
+        let is_id =
+            |id: &BString| id.split_once_str(":").is_some_and(|(kind, _)| !kind.is_empty() && !kind.contains(&b'/'));
+        if !ids.iter().all(is_id) {
+            return None;
+        }
         let asked: HashSet<&[u8]> = ids.iter().map(|id| id.as_slice()).collect();
         let names: HashSet<&[u8]> = asked.iter().filter_map(|id| Some(id.split_once_str(":")?.1)).collect();
         let may_be = |name: &[u8]| match ids {
@@ -185,32 +193,16 @@ impl<'t> Related<'t> {
             [only] => only.ends_with(name),
             _ => names.contains(name),
         };
-        let is_asked = |id: &Option<TableId<'_>>| {
-            id.is_some_and(|id| may_be(id.name.as_bytes()) && asked.iter().any(|asked| id.is(asked)))
-        };
-        let without_id = self.tables.iter().filter(|(_, id)| id.is_none());
-        let unknown: Vec<(&str, &str)> =
-            without_id.filter_map(|(table, _)| Some((table.table, table.text_of(PATH)?))).collect();
-        let are_asked: Vec<bool> = self.tables.iter().map(|(_, id)| is_asked(id)).collect();
-        let found: HashSet<TableId<'_>> = self
-            .tables
-            .iter()
-            .zip(&are_asked)
-            .filter(|(_, is_asked)| **is_asked)
-            .filter_map(|((_, id), _)| *id)
-            .collect();
-        // A table whose ID is unknown may be about everything below its path, and what cannot be another plugin's ID may select any entity.
-        let is_of_another = |id: &[u8]| {
-            let Some((kind, name)) = id.split_once_str(":") else { return false };
-            let may_be = |(table, path): &(&str, &str)| {
-                (kind == b"file" || kind == table.as_bytes()) && name.starts_with(path.as_bytes())
-            };
-            !kind.is_empty() && !kind.contains(&b'/') && !unknown.iter().any(may_be)
-        };
-        if asked.iter().any(|id| !found.iter().any(|it| it.is(id)) && !is_of_another(id)) {
-            return None;
+        let is_asked = |id: &TableId<'_>| may_be(id.name.as_bytes()) && asked.iter().any(|asked| id.is(asked));
+        let mut wanted = Wanted::default();
+        for (index, (table, _)) in self.tables.iter().enumerate().filter(|(_, (_, id))| id.is_none()) {
+            let is_asked = || table.text_of(PATH).is_some_and(|path| asked.contains(format!("file:{path}").as_bytes()));
+            // It determines the permissions of everything below it.
+            if table.has(RECURSE) && is_asked() {
+                wanted.in_the_way.extend(self.canonical(index));
+            }
         }
-        Some(self.with_related(|index| are_asked.get(index) == Some(&true)))
+        Some(self.with_related(|index| self.id(index).is_some_and(is_asked), wanted))
     }
 
     /// Returns for each table whether its entity may be ordered next to one that needs and provides these assets, or interacts with such an
@@ -245,24 +237,27 @@ impl<'t> Related<'t> {
             within.get(*directory) == Some(&true)
                 || near.get(*directory) == Some(&true) && self.directories.get(*directory).is_some_and(is_end)
         };
-        Some(self.with_related(is_neighbour))
+        Some(self.with_related(is_neighbour, Wanted::default()))
     }
 
-    /// Returns for each table whether it is selected, has no known ID, or interacts with one of those.
-    fn with_related(&self, is_meant: impl Fn(usize) -> bool) -> Vec<bool> {
+    /// Returns for each table whether it is selected, has no known ID, is wanted, or interacts with one of those.
+    fn with_related(&self, is_meant: impl Fn(usize) -> bool, mut wanted: Wanted) -> Vec<bool> {
         // Tables without a known ID are always read.
-        let tables = self.tables.iter().enumerate();
-        let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index)).collect();
+        let tables = 0..self.tables.len();
+        let mut chosen: Vec<bool> = tables.map(|index| self.id(index).is_none() || is_meant(index)).collect();
         let mut new = chosen.clone();
         while new.contains(&true) {
-            let mut wanted = Wanted::default();
             for (index, _) in new.iter().enumerate().filter(|(_, is_new)| **is_new) {
                 self.add(index, &mut wanted);
             }
-            new = self.found_by(&wanted, &chosen);
+            new = self.found_by(&mem::take(&mut wanted), &chosen);
             chosen.iter_mut().zip(&new).for_each(|(chosen, is_new)| *chosen |= is_new);
         }
         chosen
+    }
+
+    fn id(&self, index: usize) -> Option<&TableId<'t>> {
+        self.tables.get(index).and_then(|(_, id)| id.as_ref())
     }
 
     /// Returns true if nothing can be below the path of a table.
@@ -276,10 +271,14 @@ impl<'t> Related<'t> {
         Some((self.directories.get(*directory)?, name))
     }
 
+    /// Returns the path of a table, with canonical parents.
+    fn canonical(&self, index: usize) -> Option<PathBuf> {
+        self.directory_of(index).map(|(directory, name)| directory.canonical.join(name))
+    }
+
     /// Adds every path that may interact with this table.
     fn add(&self, index: usize, wanted: &mut Wanted) {
-        let Some((directory, name)) = self.directory_of(index) else { return };
-        let canonical = directory.canonical.join(name);
+        let (Some((directory, _)), Some(canonical)) = (self.directory_of(index), self.canonical(index)) else { return };
         let above = directory.canonical.ancestors().chain(directory.path.ancestors());
         let above: Vec<PathBuf> =
             above.chain(directory.symlinks.iter().map(PathBuf::as_path)).map(Path::to_owned).collect();

@@ -9,7 +9,7 @@ mod tests;
 use super::Tracker;
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
-use super::stores::{PathRecord, PluginStore, TreeRecord};
+use super::stores::{self, PathRecord, PluginStore, TreeRecord};
 use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::{RecordChange, Remembered};
 use crate::canonical::CanonicalPaths;
@@ -61,7 +61,7 @@ pub fn is_made_by_others(path: &Path, locations: &Locations) -> Result<bool> {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// The paths that are not in trees, by canonical path.
-    paths: BTreeMap<PathBuf, Vec<HeldPath>>,
+    paths: BTreeMap<PathBuf, Vec<Recorded>>,
     /// The trees, by the path of their directory.
     trees: BTreeMap<PathBuf, Vec<HeldTree>>,
 }
@@ -75,6 +75,13 @@ struct HeldTree {
     record: ManifestRecord,
     /// Read on first use: few of many trees contain a path.
     manifest: OnceLock<Manifest>,
+}
+
+/// A path in a record. Few of many records are needed, so their tracks are parsed on demand.
+#[derive(Debug)]
+enum Recorded {
+    Track { origin: Origin, record: Arc<str> },
+    Held(HeldPath),
 }
 
 /// A path that an entity holds.
@@ -142,18 +149,17 @@ impl Held {
     ) -> Result<()> {
         for (id, record) in store.records_of(ids)? {
             match record {
-                PathRecord::Tracks(tracks) => self.add_tracks(store, &id, &tracks, canonical),
+                PathRecord::Tracks { paths, text } => {
+                    for (path, canonical) in canonical_of(&paths, canonical) {
+                        let recorded =
+                            Recorded::Track { origin: origin(&store.plugin, &id, &path), record: Arc::clone(&text) };
+                        self.paths.entry(canonical).or_default().push(recorded);
+                    }
+                }
                 PathRecord::Trees(record) => self.add_trees(store, &id, record),
             }
         }
         Ok(())
-    }
-
-    fn add_tracks(&mut self, store: &PluginStore, id: &str, tracks: &Tracks, canonical: &CanonicalPaths) {
-        for (path, canonical) in canonical_of(tracks, canonical) {
-            let Some(track) = tracks.get(&path).cloned() else { continue };
-            self.add(canonical, store, id, &path, Holding::Tracked(Box::new(track)));
-        }
     }
 
     fn add_trees(&mut self, store: &PluginStore, id: &str, record: TreeRecord) {
@@ -164,13 +170,9 @@ impl Held {
             self.trees.entry(path.clone()).or_default().push(tree);
         }
         if let Some((path, digests)) = record.file() {
-            self.add(path.clone(), store, id, &path, Holding::Beside(digests));
+            let held = HeldPath { origin: origin(&store.plugin, id, &path), holding: Holding::Beside(digests) };
+            self.paths.entry(path).or_default().push(Recorded::Held(held));
         }
-    }
-
-    fn add(&mut self, canonical: PathBuf, store: &PluginStore, id: &str, path: &Path, holding: Holding) {
-        let held = HeldPath { origin: origin(&store.plugin, id, path), holding };
-        self.paths.entry(canonical).or_default().push(held);
     }
 
     /// Returns the holders of a path, outside of trees and in those that `is_meant` selects.
@@ -181,7 +183,7 @@ impl Held {
     ) -> impl Iterator<Item = HeldPath> + 'h {
         let trees = path.ancestors().filter_map(|above| self.trees.get(above)).flatten();
         let listed = trees.filter(move |tree| is_meant(tree)).filter_map(|tree| tree.at(path));
-        self.paths.get(path).into_iter().flatten().cloned().chain(listed)
+        self.paths.get(path).into_iter().flatten().filter_map(Recorded::holder).chain(listed)
     }
 
     /// Returns a holder of a path other than this entity.
@@ -217,6 +219,19 @@ impl Held {
         let is_free = |path: &Path| self.at(path, |_| true).all(|held| held.claim(path, claims).is_none());
         free.retain(|path| claims.conflict(path, false).is_none() && is_free(path));
         free.into_iter().collect()
+    }
+}
+
+impl Recorded {
+    /// Returns the holder; `None` if the record is invalid.
+    fn holder(&self) -> Option<HeldPath> {
+        match self {
+            Recorded::Held(held) => Some(held.clone()),
+            Recorded::Track { origin, record } => {
+                let track = stores::tracks_of(record)?.0.remove(&origin.path.0)?;
+                Some(HeldPath { origin: origin.clone(), holding: Holding::Tracked(track) })
+            }
+        }
     }
 }
 
@@ -294,20 +309,20 @@ impl HeldPath {
     }
 }
 
-/// Returns the paths of tracks with their canonical paths. Paths below a tracked path belong to it, even if a symlink
-/// has replaced it. Paths that cannot be examined are omitted.
-pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(PathBuf, PathBuf)> {
-    let (mut all, mut last): (Vec<_>, Option<(PathBuf, PathBuf)>) = Default::default();
-    for (path, _) in tracks.iter() {
+/// Returns tracked paths with their canonical paths. Paths below a tracked path belong to it, even if a symlink has
+/// replaced it. Paths that cannot be examined are omitted.
+pub(super) fn canonical_of<'p>(paths: &'p BTreeSet<PathBuf>, canonical: &CanonicalPaths) -> Vec<(&'p Path, PathBuf)> {
+    let (mut all, mut last): (Vec<_>, Option<(&Path, PathBuf)>) = Default::default();
+    for path in paths {
         // Most have the same tracked parent as the previous one.
         if last.as_ref().is_none_or(|(top, _)| !path.starts_with(top)) {
-            let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last();
-            last = top.and_then(|top| Some((top.to_owned(), canonical.of(top).ok()?)));
+            let top = path.ancestors().filter(|above| paths.contains(*above)).last();
+            last = top.and_then(|top| Some((top, canonical.of(top).ok()?)));
         }
         let Some((top, canonical)) = &last else { continue };
         let Ok(below) = path.strip_prefix(top) else { continue };
         let canonical = if below.as_os_str().is_empty() { canonical.clone() } else { canonical.join(below) };
-        all.push((path, canonical));
+        all.push((path.as_path(), canonical));
     }
     all
 }

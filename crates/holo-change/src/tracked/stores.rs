@@ -14,11 +14,15 @@ use crate::locations::{Locations, SharedDatabase};
 use crate::manifest::ManifestRecord;
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
-use holo_protocol::Witness;
+use bstr::ByteSlice;
+use holo_protocol::{Text, Witness};
 use rustix::io::Errno;
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +72,7 @@ impl Overlays {
             changes.coming.clear();
         } else if !changes.coming.is_empty() {
             let later = claims::recursive(locations);
-            changes.coming.retain(|path| !later.iter().any(|directory| path.starts_with(directory)));
+            changes.coming.retain(|path| !path.ancestors().any(|above| later.contains_key(above)));
         }
         let changes = |root| (Arc::new(changes), root);
         Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
@@ -255,7 +259,7 @@ impl PluginStore {
                 trees.extend(path);
                 Some((id, trees))
             }
-            PathRecord::Tracks(_) => None,
+            PathRecord::Tracks { .. } => None,
         };
         Ok(self.records_of(None)?.into_iter().filter_map(paths).collect())
     }
@@ -275,29 +279,23 @@ impl PluginStore {
         Ok(())
     }
 
-    /// Returns the records of these entities, or of all. Invalid ones are omitted.
-    fn values_of(&self, ids: Option<&BTreeSet<String>>) -> Result<Vec<Remembered<Value>>> {
-        let Some(ids) = ids else { return self.bases.all_valid() };
-        let mut values = Vec::new();
-        for id in ids {
-            values.extend(self.bases.text(id)?.and_then(|text| serde_json::from_str(&text).ok()));
-        }
-        Ok(values)
-    }
-
-    /// Returns the records of paths of these entities, or of all.
+    /// Returns the records of paths of these entities, or of all. Invalid ones are omitted.
     pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Result<Vec<(String, PathRecord)>> {
-        let paths = |known: Remembered<Value>| {
-            let trees = trees_of(&known.base).map(PathRecord::Trees);
-            Some((known.id, trees.or_else(|| into_tracks(known.base).map(PathRecord::Tracks))?))
+        let mut records = Vec::new();
+        let Some(ids) = ids else {
+            self.bases.each_text(|text| records.extend(PathRecord::parse(text)))?;
+            return Ok(records);
         };
-        Ok(self.values_of(ids)?.into_iter().filter_map(paths).collect())
+        for id in ids {
+            records.extend(self.bases.text(id)?.and_then(|text| PathRecord::parse(&text)));
+        }
+        Ok(records)
     }
 
     /// Returns all records with tracks.
     pub(super) fn records(&self) -> Result<Vec<(String, Tracks)>> {
         let tracks = |(id, record)| match record {
-            PathRecord::Tracks(tracks) => Some((id, tracks)),
+            PathRecord::Tracks { text, .. } => Some((id, tracks_of(&text)?)),
             PathRecord::Trees(_) => None,
         };
         Ok(self.records_of(None)?.into_iter().filter_map(tracks).collect())
@@ -435,10 +433,83 @@ const FILE_KEYS: [&str; 2] = ["incoming", "download"];
 
 /// The record of an entity that consists of paths, as far as other entities read it.
 pub(super) enum PathRecord {
-    /// The tracks.
-    Tracks(Tracks),
+    /// The tracked paths, and the record with their tracks.
+    Tracks { paths: BTreeSet<PathBuf>, text: Arc<str> },
     /// The trees with manifests.
     Trees(TreeRecord),
+}
+
+impl PathRecord {
+    /// Parses a record, without its tracks. Returns the ID of the entity and the record; `None` if it is invalid or
+    /// about something else.
+    fn parse(text: &str) -> Option<(String, PathRecord)> {
+        #[derive(Deserialize)]
+        struct Record {
+            id: String,
+            base: Paths,
+        }
+        let Record { id, base } = serde_json::from_str(text).ok()?;
+        let tracked = |tracks: Vec<TrackedPath>| PathRecord::Tracks {
+            paths: tracks.into_iter().map(|track| track.path.0.to_path_lossy().into_owned()).collect(),
+            text: text.into(),
+        };
+        let record = match base {
+            Paths::Tracks(tracks) | Paths::Fields(Fields { tracks: Some(tracks), .. }) => tracked(tracks),
+            Paths::Fields(Fields { trees, path, incoming, download, .. }) => {
+                (trees.is_some() || path.is_some()).then_some(())?;
+                PathRecord::Trees(TreeRecord { trees: trees.unwrap_or_default(), path, incoming, download })
+            }
+        };
+        Some((id, record))
+    }
+}
+
+/// The paths in a record.
+enum Paths {
+    Tracks(Vec<TrackedPath>),
+    Fields(Fields),
+}
+
+#[derive(Deserialize)]
+struct TrackedPath {
+    path: Text,
+}
+
+#[derive(Deserialize)]
+struct Fields {
+    tracks: Option<Vec<TrackedPath>>,
+    trees: Option<Vec<PathBuf>>,
+    path: Option<PathBuf>,
+    incoming: Option<FileRecord>,
+    download: Option<FileRecord>,
+}
+
+impl<'de> Deserialize<'de> for Paths {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Paths, D::Error> {
+        struct ListOrFields;
+
+        impl<'de> Visitor<'de> for ListOrFields {
+            type Value = Paths;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("tracks or fields")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> std::result::Result<Paths, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(Paths::Tracks)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> std::result::Result<Paths, A::Error> {
+                Deserialize::deserialize(MapAccessDeserializer::new(fields)).map(Paths::Fields)
+            }
+        }
+        from.deserialize_any(ListOrFields)
+    }
+}
+
+/// Returns the tracks in the text of a record; `None` if it is invalid.
+pub(super) fn tracks_of(text: &str) -> Option<Tracks> {
+    into_tracks(serde_json::from_str::<Remembered<Value>>(text).ok()?.base)
 }
 
 /// The part of the record of an entity with trees that other entities read.

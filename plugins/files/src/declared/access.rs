@@ -14,7 +14,7 @@ use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim};
+use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, State, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
@@ -216,12 +216,11 @@ impl<'a> Accesses<'a> {
         if below().next().is_none() {
             return Ok(Default::default());
         }
-        let others = Others::new(claims::all(self.inspection.host.locations()), &record.id, top);
-        let overlays = claims::layers(self.inspection.host.locations());
+        let others = Others::new(self.inspection.claims(), &record.id, top);
         let (mut released, mut left) = (Vec::new(), Vec::new());
         for (path, track) in below() {
-            let has_overlay = || matches!(overlays.get(&path), Some(None));
-            if definition.recurse && !others.decide(&path) && !others.decide_around(&path, top) && !has_overlay() {
+            let is_of_others = others.decide(&path) || others.decide_around(&path, top);
+            if definition.recurse && !is_of_others && !self.inspection.has_overlay(&path) {
                 continue;
             }
             let place = self.inspection.tracker.place(&path);
@@ -293,7 +292,7 @@ impl<'a> Accesses<'a> {
         let record = self.inspection.recall(entity)?;
         let base = record.as_ref().and_then(|record| Some(&record.base.get(&path)?.base));
         let was_file = matches!(base, Some(State::File { .. } | State::Symlink { .. }));
-        Ok(was_file && claims::all(self.inspection.host.locations()).iter().any(|claim| claim.covers(&path)))
+        Ok(was_file && self.inspection.claims().to(&path).next().is_some())
     }
 
     /// Restores the original permissions and removes the record.
@@ -465,8 +464,7 @@ fn collect(
     found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
 ) -> Result<(), DeclaredError> {
     let others = Others::of(entity, path, inspection)?;
-    let overlays = claims::layers(inspection.host.locations());
-    let has_overlay = |path: &Path| inspection.tracker.is_overlaid(path) || matches!(overlays.get(path), Some(None));
+    let has_overlay = |path: &Path| inspection.tracker.is_overlaid(path) || inspection.has_overlay(path);
     let owners = states::owners(definition, inspection.host)?;
     let mode = definition.fixed_mode();
     let top = inspection.tracker.place(path);
@@ -572,23 +570,22 @@ struct Others {
 
 impl Others {
     fn of(entity: &DeclaredFile, path: &Path, inspection: &Inspection<'_>) -> Result<Others, DeclaredError> {
-        let mut others = claims::all(inspection.host.locations());
-        others.retain(|claim| claim.id != entity.id());
-        if let Some(tree) = others.iter().find(|claim| claim.is_tree && claim.covers(path)) {
+        let claims = inspection.claims();
+        let trees = claims.to(path).filter(|claim| claim.is_tree && claim.id != entity.id());
+        if let Some(tree) = trees.min_by_key(|tree| &tree.id) {
             return Err(DeclaredError::Never(format!(
                 "{} is made by {}, which manages everything below; remove recurse",
                 inspection.shown(path),
                 tree.shown()
             )));
         }
-        Ok(Others::new(others, &entity.id(), path))
+        Ok(Others::new(claims, &entity.id(), path))
     }
 
     /// Sorts out the claims of others below a path.
-    fn new(mut others: Vec<Claim>, own: &str, path: &Path) -> Others {
-        others.retain(|claim| claim.id != own && claim.path().starts_with(path));
-        let (whole, single): (Vec<_>, Vec<_>) =
-            others.iter().partition(|claim| claim.is_tree || claim.recursive.is_some());
+    fn new(claims: &Claims, own: &str, path: &Path) -> Others {
+        let others = claims.below(path).filter(|claim| claim.id != own);
+        let (whole, single): (Vec<_>, Vec<_>) = others.partition(|claim| claim.is_tree || claim.recursive.is_some());
         let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
         Others { whole: paths(whole), single: paths(single) }
     }

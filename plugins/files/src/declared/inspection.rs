@@ -5,7 +5,7 @@ use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
 use crate::edits;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim, Claims};
+use holo_change::claims::{self, Claim, Claims, Layers};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
 use holo_change::{Content, Image, Tree, path_bytes};
 use holo_plugin::{
@@ -22,6 +22,7 @@ pub(super) struct Inspection<'a> {
     pub(super) bases: BaseStore,
     pub(super) tracker: Tracker,
     claims: OnceLock<Claims>,
+    layers: OnceLock<Layers>,
 }
 
 /// The canonical path of an entity, and its record.
@@ -56,12 +57,24 @@ pub(super) fn can_be_kept(wanted: &Wanted, mode: Mode<'_>) -> bool {
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, DeclaredError> {
         let tracker = Tracker::open(host.locations())?;
-        Ok(Inspection { host, bases: tracker.bases().clone(), tracker, claims: OnceLock::new() })
+        Ok(Inspection {
+            host,
+            bases: tracker.bases().clone(),
+            tracker,
+            claims: OnceLock::new(),
+            layers: OnceLock::new(),
+        })
     }
 
     /// Returns the claims of all entities of the run.
     pub(super) fn claims(&self) -> &Claims {
         self.claims.get_or_init(|| Claims::read(self.host.locations()))
+    }
+
+    /// Returns true if an overlay of the run is laid on a file.
+    pub(super) fn has_overlay(&self, path: &Path) -> bool {
+        let layers = self.layers.get_or_init(|| claims::layers(self.host.locations()));
+        matches!(layers.get(path), Some(None))
     }
 
     pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
@@ -319,7 +332,7 @@ pub(crate) fn without_orphans(path: &Path, host: &Host) -> Option<Option<Image>>
     }
     let inspection = Inspection::open(host).ok()?;
     let path = inspection.tracker.canonical(path).ok()?;
-    directories.iter().find(|directory| path.starts_with(directory))?;
+    path.ancestors().find(|above| directories.contains_key(*above))?;
     let copies = Preview::new(host, &path_bytes(&path)).ok()?.from(Path::new(""));
     let copy = Tree::open(&copies).ok()?.place(Path::new("original"));
     let original = inspection.tracker.original(&path, "", inspection.claims(), &copy).ok()??;

@@ -16,8 +16,15 @@ const DEFINITIONS: [&str; 2] = ["usr/share/holo/files/a.toml", "usr/share/holo/f
 const PATHS: [&str; 9] =
     ["/srv/a", "/srv/a/x", "/srv/a/x/y", "/srv/a/z", "/srv/b", "/srv/b/x", "/link/x", "/link/z", "/srv/b/%41 é"];
 
-const ENSURE: [&str; 6] =
-    ["", "", "", "ensure = \"absent\"\n", "ensure = \"directory\"\n", "ensure = 'symlink'\ntarget = \"a\"\n"];
+const ENSURE: [&str; 7] = [
+    "",
+    "",
+    "",
+    "ensure = \"absent\"\n",
+    "ensure = \"directory\"\n",
+    "ensure = \"directory\"\nrecurse = true\nfile_mode = \"0640\"\n",
+    "ensure = 'symlink'\ntarget = \"a\"\n",
+];
 const MORE: [&str; 7] = ["", "", "", "", "retries = 1\n", "if = \"false\"\n", "# path = \"/x\"\n"];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -85,10 +92,17 @@ fn definitions(random: &mut Random) -> String {
             text.push_str(&definition(random, path));
         }
     }
-    if random.chance(10) {
+    if random.chance(30) {
         let _ = write!(text, "[[line]]\nname = \"x\"\npath = {:?}\nline = \"x\"\n", random.pick(&PATHS));
     }
+    if random.chance(30) {
+        let _ = write!(text, "[[overlay]]\npath = {:?}\nsensitive = true\n", random.pick(&PATHS));
+    }
     text
+}
+
+fn is_defined(root: &ScratchRoot, id: &str) -> bool {
+    root.holo(&["selectors", "--prefix=line:"]).stdout_lossy().lines().any(|line| line == id)
 }
 
 fn random_sites() {
@@ -134,8 +148,8 @@ fn random_sites() {
             }
             _ => "nothing",
         };
-        for path in PATHS {
-            let id = format!("file:{path}");
+        let ids = PATHS.iter().flat_map(|path| [format!("file:{path}"), format!("line:{path}#x")]);
+        for id in ids.filter(|id| id.starts_with("file:") || is_defined(&root, id)) {
             for verb in ["scan", "check", "diff", "why"] {
                 is_the_same(&root, &[verb, &id], about);
             }
