@@ -316,6 +316,14 @@ impl AccessTrack {
         AccessTrack { made: base.clone(), base, before: Access::default() }
     }
 
+    /// Returns the record with an original ACL that has this mode.
+    #[must_use]
+    pub fn with_mode(&self, mode: u32) -> AccessTrack {
+        let mut track = self.clone();
+        track.base.acl = track.base.acl.map(|acl| acl.with_mode(mode));
+        track
+    }
+
     /// Records the metadata that is about to be set on a path with the metadata `current`.
     pub fn intend(&mut self, current: &Access, desired: &Access) {
         self.base = self.base.or(&current.limited_to(desired));

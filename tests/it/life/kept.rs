@@ -4,7 +4,7 @@ use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
     self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Package, Together, Write,
 };
-use super::steps::Wish::{Absent, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
+use super::steps::Wish::{Absent, Access, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
     (
@@ -573,6 +573,36 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Define("etc/app/sub/z", Nothing),
             Fill("etc/app", Purging(&["y", "sub/z"], 1)),
             Apply,
+        ],
+    ),
+    (
+        "a file with an ACL becomes one of a scaffold",
+        &[
+            Define("etc/app/y", Access("ours\n")),
+            Apply,
+            Define("etc/app/y", Nothing),
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "a file with an ACL becomes one of an archive",
+        &[
+            Define("etc/app/y", Access("ours\n")),
+            Apply,
+            Define("etc/app/y", Nothing),
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "a file with an ACL becomes one of a scaffold, with an overlay on it",
+        &[
+            Define("etc/app/y", Access("ours\n")),
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Define("etc/app/y", Overlay("other\n")),
+            Force,
         ],
     ),
 ];

@@ -245,7 +245,9 @@ impl Machine {
         self.remembers(&sound(self.root.holo(&["why".as_ref(), "--json".as_ref(), full.as_os_str()]))?)?;
         ensure(self.disk() == before, || format!("a question has changed a file:\n{why}\n{blame}"))?;
         let defined = self.defined.coverage();
-        if defined.overlaid.contains(path) {
+        // Its own definition may contradict the adopted one, which is reported.
+        let is_contradicted = self.defined.adopted.contains(path) && !why.stderr.is_empty();
+        if defined.overlaid.contains(path) && !is_contradicted {
             ensure(why.success() && why.stdout.contains_str(format!("file:/{path}")), || format!("not why:\n{why}"))?;
         } else if !defined.has(path) && !self.held.has(path) {
             let is_free = why.stdout.contains_str("managed by no entity");

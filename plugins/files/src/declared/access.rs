@@ -260,6 +260,7 @@ impl<'a> Accesses<'a> {
             tree => tree.ok(),
         };
         let modes = self.modes(entity, &top)?;
+        let is_taken_over = self.inspection.recall(entity)?.is_none_or(|record| record.base.get(&top).is_none());
         let mut steps = Vec::new();
         for (path, track) in record.base.iter() {
             // Paths below are not followed through symlinks that were created since.
@@ -271,6 +272,9 @@ impl<'a> Accesses<'a> {
                 _ => tracker.place(&path),
             };
             let Some((stat, current)) = current(&place, track)? else { continue };
+            // The new owner determines the mode, which is part of an ACL.
+            let with_mode = (is_taken_over && path == top).then(|| track.with_mode(stat.mode));
+            let track = with_mode.as_ref().unwrap_or(track);
             let missing = track.restoration(&current, stat.kind == Kind::File);
             if !force && track.decide(&current, &missing, &modes) == Decision::NeedsForce {
                 return Err(changed_by_others(&place, &missing));
