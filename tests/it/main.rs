@@ -31,6 +31,7 @@ mod life;
 mod manual;
 mod own_resources;
 mod paths;
+mod picture;
 mod plan;
 mod plugin_check;
 mod power_loss;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         ("manual", manual::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),
+        ("picture", picture::trials()),
         ("plan", plan::trials()),
         ("plugin_check", plugin_check::trials()),
         ("power_loss", power_loss::trials()),

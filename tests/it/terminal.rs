@@ -214,7 +214,7 @@ fn quiet_changes() {
 }
 
 /// Runs holo on a terminal. While it runs, the file `shown` contains the output so far.
-fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {
+pub(crate) fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {
     let command = format!("script -qefc '{} {arguments}' shown </dev/null", built("holo").display());
     let run = root.run("sh", &["-c", &command]);
     std::fs::remove_file(root.join("shown")).unwrap();

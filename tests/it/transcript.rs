@@ -72,11 +72,16 @@ fn run(system: &impl Shell, command: &str) -> Run {
     ))
 }
 
+/// Returns true if documents get what commands really print.
+pub(crate) fn blesses() -> bool {
+    std::env::var_os("HOLO_BLESS").is_some()
+}
+
 /// Runs the commands, and panics if the output of one differs from the document's. With `HOLO_BLESS=1`, the actual output
 /// replaces that in the document.
 pub(crate) fn follow(system: &impl Shell, steps: &[Step], page: &str) {
     assert!(!steps.is_empty(), "{page} has no commands");
-    let blesses = std::env::var_os("HOLO_BLESS").is_some();
+    let blesses = blesses();
     let (mut wrong, mut text, mut cursor) = (String::new(), document(page), 0);
     for step in steps {
         let Step { command, output } = step;

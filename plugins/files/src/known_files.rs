@@ -144,8 +144,8 @@ struct Wanted {
     above: HashSet<PathBuf>,
     /// The parents of all these paths.
     parents: HashSet<PathBuf>,
-    /// Paths that cannot have anything below them.
-    in_the_way: Vec<PathBuf>,
+    /// All tables with paths below these interact: they cannot have anything below them, or determine its permissions.
+    all_below: Vec<PathBuf>,
 }
 
 impl<'t> Related<'t> {
@@ -177,10 +177,9 @@ impl<'t> Related<'t> {
         Some(Related { tables, names, directories })
     }
 
-    /// Returns for each table whether it interacts with these entities, directly or through others, or `None` if one of them may interact
-    /// with any table.
+    /// Returns for each table whether it interacts with these entities, directly or through others, or `None` if any entity may be meant.
     fn to(&self, ids: &[BString]) -> Option<Vec<bool>> {
-        // What cannot be an ID may select any entity.
+        // What is not an ID may select any entity.
         let is_id =
             |id: &BString| id.split_once_str(":").is_some_and(|(kind, _)| !kind.is_empty() && !kind.contains(&b'/'));
         if !ids.iter().all(is_id) {
@@ -199,7 +198,7 @@ impl<'t> Related<'t> {
             let is_asked = || table.text_of(PATH).is_some_and(|path| asked.contains(format!("file:{path}").as_bytes()));
             // It determines the permissions of everything below it.
             if table.has(RECURSE) && is_asked() {
-                wanted.in_the_way.extend(self.canonical(index));
+                wanted.all_below.extend(self.canonical(index));
             }
         }
         Some(self.with_related(|index| self.id(index).is_some_and(is_asked), wanted))
@@ -286,7 +285,7 @@ impl<'t> Related<'t> {
         wanted.parents.extend(parents.map(Path::to_owned));
         wanted.above.extend(above);
         if self.is_in_the_way(index) {
-            wanted.in_the_way.push(canonical.clone());
+            wanted.all_below.push(canonical.clone());
         }
         wanted.same.insert(canonical);
     }
@@ -295,8 +294,8 @@ impl<'t> Related<'t> {
     fn found_by(&self, wanted: &Wanted, chosen: &[bool]) -> Vec<bool> {
         let is_below = |directory: &Directory<'_>| {
             let Directory { path, canonical, symlinks } = directory;
-            let mut in_the_way = wanted.in_the_way.iter();
-            in_the_way.any(|above| path.starts_with(above) || canonical.starts_with(above) || symlinks.contains(above))
+            let mut all_below = wanted.all_below.iter();
+            all_below.any(|above| path.starts_with(above) || canonical.starts_with(above) || symlinks.contains(above))
         };
         let below: Vec<bool> = self.directories.iter().map(is_below).collect();
         let near: Vec<bool> =
