@@ -176,7 +176,7 @@ impl Tracker {
         for (path, canonical) in held::canonical_of(&paths, &self.canonical) {
             if canonical != path
                 && tracks.get(&canonical).is_none()
-                && let Some(track) = tracks.0.remove(&path_bytes(&path))
+                && let Some(track) = tracks.0.remove(&path_bytes(path))
             {
                 tracks.0.insert(path_bytes(&canonical), track);
             }

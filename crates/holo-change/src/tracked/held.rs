@@ -152,7 +152,7 @@ impl Held {
                 PathRecord::Tracks { paths, text } => {
                     for (path, canonical) in canonical_of(&paths, canonical) {
                         let recorded =
-                            Recorded::Track { origin: origin(&store.plugin, &id, &path), record: Arc::clone(&text) };
+                            Recorded::Track { origin: origin(&store.plugin, &id, path), record: Arc::clone(&text) };
                         self.paths.entry(canonical).or_default().push(recorded);
                     }
                 }
