@@ -455,10 +455,7 @@ impl PathRecord {
         };
         let record = match base {
             Paths::Tracks(tracks) | Paths::Fields(Fields { tracks: Some(tracks), .. }) => tracked(tracks),
-            Paths::Fields(Fields { trees, path, incoming, download, .. }) => {
-                (trees.is_some() || path.is_some()).then_some(())?;
-                PathRecord::Trees(TreeRecord { trees: trees.unwrap_or_default(), path, incoming, download })
-            }
+            Paths::Fields(fields) => PathRecord::Trees(fields.into_trees()?),
         };
         Some((id, record))
     }
@@ -482,6 +479,15 @@ struct Fields {
     path: Option<PathBuf>,
     incoming: Option<FileRecord>,
     download: Option<FileRecord>,
+}
+
+impl Fields {
+    /// Returns the record of an entity with trees; `None` if it has tracks, or no paths.
+    fn into_trees(self) -> Option<TreeRecord> {
+        let Fields { tracks, trees, path, incoming, download } = self;
+        let has_trees = tracks.is_none() && (trees.is_some() || path.is_some());
+        has_trees.then(|| TreeRecord { trees: trees.unwrap_or_default(), path, incoming, download })
+    }
 }
 
 impl<'de> Deserialize<'de> for Paths {
@@ -513,9 +519,7 @@ pub(super) fn tracks_of(text: &str) -> Option<Tracks> {
 }
 
 /// The part of the record of an entity with trees that other entities read.
-#[derive(Deserialize)]
 pub(super) struct TreeRecord {
-    #[serde(default)]
     pub(super) trees: Vec<PathBuf>,
     path: Option<PathBuf>,
     incoming: Option<FileRecord>,
@@ -537,8 +541,10 @@ impl TreeRecord {
 }
 
 fn trees_of(base: &Value) -> Option<TreeRecord> {
-    let is_tree_record = base.get("tracks").is_none() && (base.get("trees").is_some() || base.get("path").is_some());
-    if is_tree_record { serde_json::from_value(base.clone()).ok() } else { None }
+    match Paths::deserialize(base).ok()? {
+        Paths::Fields(fields) => fields.into_trees(),
+        Paths::Tracks(_) => None,
+    }
 }
 
 /// Extracts the tracks, which are either the complete record, or its field `tracks`.
