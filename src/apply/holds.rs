@@ -35,8 +35,11 @@ pub(super) enum Hold {
 impl Walk<'_> {
     /// Returns the reason for which an entity is not changed now, if there is one.
     pub(super) fn hold(&self, entity: EntityIndex) -> Option<Hold> {
-        if let Some(&hold) = self.waiting.get(&entity) {
-            return Some(hold);
+        match self.waiting.get(&entity) {
+            // A refresh is no repair: what changes the other entity has its own limit.
+            Some(Hold::LeftAlone) if self.refreshes.is_new(self.entities[entity].id()) => {}
+            Some(&hold) => return Some(hold),
+            None => {}
         }
         if self.inputs_have_changed && self.entities[entity].is_orphan() {
             return Some(Hold::Inputs);

@@ -137,7 +137,7 @@ fn walk(
     for gone in inventory.forget_gone(&mut refreshes, &mut sent) {
         reporter.warning(format!("{gone} was to be refreshed, and is not defined any more"));
     }
-    let limits = Limits::load(arguments, (&inventory, &selected), &settings.root, database, reporter)?;
+    let limits = Limits::load(arguments, (&inventory, &selected), &refreshes, &settings.root, database, reporter)?;
     let mut keeper = Keeper::begin(settings, &inventory.resources);
     let task = match arguments.force {
         true => Task::ForceApply,
@@ -152,8 +152,8 @@ fn walk(
         .with_limits(&limits.left_alone, &limits.acted);
     let mut observer = limits.observe(reporter);
     let done = walk.go(&mut keeper.observe(&mut observer));
-    let ended = observer.ended;
-    let counted = limits.count(&ended, &inventory, &settings.root, database);
+    let seen = observer.seen;
+    let counted = limits.count(&seen, &inventory, &settings.root, database);
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };

@@ -172,6 +172,8 @@ pub(super) struct Finding {
     pub(super) is_edited: bool,
     /// Whether its plugin broke down.
     pub(super) is_broken: bool,
+    /// Whether it was refreshed because another one was changed.
+    pub(super) is_refreshed: bool,
     /// The paths that belong to it besides those of its report, if its plugin was asked for them.
     pub(super) parts: Vec<BString>,
     /// Its resource files, if it was changed.
@@ -240,6 +242,7 @@ impl<'a> Findings<'a> {
                     is_unknown: false,
                     is_edited: false,
                     is_broken: false,
+                    is_refreshed: false,
                     parts: Vec::new(),
                     sources: Vec::new(),
                 });
@@ -248,6 +251,7 @@ impl<'a> Findings<'a> {
             Event::Failed(Some(reason)) | Event::Skipped(reason) => {
                 self.current.iter_mut().for_each(|current| current.error = Some((*reason).into()));
             }
+            Event::Refresh(..) => self.current.iter_mut().for_each(|current| current.is_refreshed = true),
             Event::Broken => self.current.iter_mut().for_each(|current| current.is_broken = true),
             Event::Remark(remark) => match &mut self.current {
                 Some(current) => {

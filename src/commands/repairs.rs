@@ -11,6 +11,7 @@ use crate::entities::Entity;
 use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
 use crate::host::root::Root;
+use crate::plan::refresh::Refreshes;
 use crate::plan::select::Selected;
 use crate::report::{End, Event, Noticed, Reporter};
 use bstr::{BStr, BString, ByteSlice};
@@ -118,6 +119,14 @@ impl Repairs {
         self.of.get(id)?.left_alone_until(now)
     }
 
+    /// Records that an entity was refreshed because another one was changed. This is no repair; it ends that the entity is left alone.
+    pub(super) fn refreshed(&mut self, id: &BStr, definition: Option<Fingerprint>, now: Timestamp) {
+        let repaired = self.acted(id, definition, now);
+        if repaired.left_alone.take().is_some() {
+            repaired.repairs.clear();
+        }
+    }
+
     /// Records a repair of an entity.
     pub(super) fn repaired(&mut self, id: &BStr, definition: Option<Fingerprint>, now: Timestamp) {
         self.acted(id, definition, now).repairs.push(now);
@@ -143,6 +152,19 @@ impl Repairs {
                 self.changed.insert(id.clone());
             }
         }
+    }
+
+    /// Forgets the entities that are due for a refresh since they were last changed.
+    fn forget_outdated(&mut self, refreshes: &Refreshes) {
+        let outdated: Vec<BString> =
+            self.of.keys().filter(|id| self.has_new_refresh(id.as_bstr(), refreshes)).cloned().collect();
+        outdated.iter().for_each(|id| drop(self.of.remove(id)));
+        self.changed.extend(outdated);
+    }
+
+    fn has_new_refresh(&self, id: &BStr, refreshes: &Refreshes) -> bool {
+        let acted = self.of.get(id).and_then(|repaired| repaired.acted);
+        acted.is_some_and(|acted| refreshes.is_due_since(id, acted))
     }
 
     /// Forgets the entities that are not as this says.
@@ -237,17 +259,24 @@ impl Limits {
     pub(super) fn load(
         arguments: &Apply,
         (inventory, selected): (&Inventory, &Selected),
+        refreshes: &Refreshes,
         root: &Root,
         database: &Database,
         reporter: &mut dyn Reporter,
     ) -> Result<Limits, FatalError> {
         let is_whole = arguments.selection.selectors.is_empty();
         let always = || inventory.entities.entries().filter(|(_, entity)| entity.edges().always);
+        let selected = || inventory.selected_of(selected);
         if arguments.is_of_watch {
             let acted = always().map(|(entity, _)| entity).collect();
-            return Ok(Limits { acted, ..Limits::default() });
+            let repairs = Repairs::load(database).map_err(FatalError::could_not_run)?;
+            let now = Timestamp::now();
+            let is_left_alone = |entity: &Entity| {
+                !repairs.has_new_refresh(entity.id(), refreshes) && repairs.left_alone_until(entity.id(), now).is_some()
+            };
+            let left_alone = selected().filter(|(_, entity)| is_left_alone(entity)).map(|(index, _)| index).collect();
+            return Ok(Limits { acted, left_alone, ..Limits::default() });
         }
-        let selected = || inventory.selected_of(selected);
         let Some(interval) = arguments.unattended else {
             let asked: HashSet<&BStr> = selected().map(|(_, entity)| entity.id()).collect();
             lift(database, |id| is_whole || asked.contains(id))?;
@@ -263,6 +292,7 @@ impl Limits {
         let judged = known.iter().map(|(_, entity)| *entity).filter(|entity| matters(entity));
         let definitions = limits.definitions(inventory, root, judged);
         limits.repairs.forget_changed(&definitions);
+        limits.repairs.forget_outdated(refreshes);
         let now = Timestamp::now();
         for (index, entity) in known {
             let (id, limit) = (entity.id(), entity.controls().limit.unwrap_or(Limit::DEFAULT));
@@ -298,13 +328,13 @@ impl Limits {
 
     /// Returns a reporter that sees what becomes of the entities.
     pub(super) fn observe<'a>(&self, reporter: &'a mut dyn Reporter) -> Observer<'a> {
-        Observer { reporter, ended: HashMap::new(), is_on: self.counts }
+        Observer { reporter, seen: Seen::default(), is_on: self.counts }
     }
 
     /// Counts what an apply has done.
     pub(super) fn count(
         mut self,
-        ended: &HashMap<BString, End>,
+        Seen { ended, refreshed }: &Seen,
         inventory: &Inventory,
         root: &Root,
         database: &Database,
@@ -326,7 +356,9 @@ impl Limits {
             // What is made for the first time, or by another definition, is no repair.
             let was_made = self.repairs.of.get(id).is_some_and(|before| !before.is_of_other(definition));
             let is_critical = self.critical.contains(id) && !self.left_alone.contains(&index);
-            if is_critical || (has_acted(entity) && was_made && !entity.edges().always) {
+            if !is_critical && has_acted(entity) && refreshed.contains(id) {
+                self.repairs.refreshed(id, definition, now);
+            } else if is_critical || (has_acted(entity) && was_made && !entity.edges().always) {
                 self.repairs.repaired(id, definition, now);
             } else if has_acted(entity) {
                 self.repairs.acted(id, definition, now);
@@ -350,19 +382,27 @@ pub(super) fn lift(database: &Database, is_asked: impl Fn(&BStr) -> bool) -> Res
     lift().map_err(FatalError::could_not_run)
 }
 
+/// What has become of entities.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    ended: HashMap<BString, End>,
+    refreshed: HashSet<BString>,
+}
+
 /// Sees what becomes of entities.
 pub(super) struct Observer<'a> {
     reporter: &'a mut dyn Reporter,
-    pub(super) ended: HashMap<BString, End>,
+    pub(super) seen: Seen,
     is_on: bool,
 }
 
 impl Reporter for Observer<'_> {
     fn event(&mut self, event: Event<'_>) {
-        if let Event::End(entity, end, _) = &event
-            && self.is_on
-        {
-            self.ended.insert(entity.id().to_owned(), *end);
+        match &event {
+            _ if !self.is_on => {}
+            Event::End(entity, end, _) => drop(self.seen.ended.insert(entity.id().to_owned(), *end)),
+            Event::Refresh(entity, _) => drop(self.seen.refreshed.insert(entity.id().to_owned())),
+            _ => {}
         }
         self.reporter.event(event);
     }

@@ -10,7 +10,7 @@ use crate::error::FatalError;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Sent;
 use holo_state::{Database, Durability, Refresh, StateError};
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -25,8 +25,6 @@ pub struct Refreshes {
     /// The refreshes that differ from the database, with their value there. A refresh may come and go within a run
     /// without being written.
     unwritten: BTreeMap<(BString, BString), Option<Pending>>,
-    /// The targets whose refreshes are all left from earlier runs, with the time of the last change that caused one.
-    left: BTreeMap<BString, Timestamp>,
 }
 
 /// A refresh that is not done yet.
@@ -36,8 +34,36 @@ struct Pending {
     /// The ID of the target's plugin.
     plugin: String,
     sent: Vec<BString>,
-    /// The time at which it became due; `None` if it is not due, or was expected when a run was killed.
-    since: Option<Timestamp>,
+    change: Change,
+}
+
+/// The last change of a source. Of a refresh that is due, the source may change again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// It may be changed now, or a run that may have changed it was killed or failed; with the time of the change before.
+    Uncertain(Option<Timestamp>),
+    /// An earlier run has changed it.
+    Earlier(Timestamp),
+    /// This run has changed it.
+    Now(Timestamp),
+}
+
+impl Change {
+    fn time(self) -> Option<Timestamp> {
+        match self {
+            Change::Uncertain(_) => None,
+            Change::Earlier(time) | Change::Now(time) => Some(time),
+        }
+    }
+
+    /// Returns the later one, if both times are known.
+    fn or_later(self, other: Change) -> Change {
+        match (self, other) {
+            (Change::Uncertain(_), _) | (_, Change::Uncertain(_)) => Change::Uncertain(None),
+            _ if other.time() > self.time() => other,
+            _ => self,
+        }
+    }
 }
 
 impl Refreshes {
@@ -50,17 +76,16 @@ impl Refreshes {
         let mut refreshes = Refreshes::none(state);
         for Refresh { source, target, plugin, is_due, since, sent } in state.refreshes()? {
             let since = since.and_then(|seconds| Timestamp::from_second(seconds).ok());
-            let pending = Pending { due: is_due, plugin, sent, since };
+            let change = since.map_or(Change::Uncertain(None), Change::Earlier);
+            let pending = Pending { due: is_due, plugin, sent, change };
             refreshes.set(source.as_bstr(), target.as_bstr(), Some(pending));
         }
         let sources: Vec<BString> = refreshes.refreshes.keys().cloned().collect();
-        sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), None));
-        let last_change = |target: &BString| {
-            let times: Option<Vec<Timestamp>> =
-                refreshes.due_states(target.as_bstr()).map(|state| state.since).collect();
-            Some((target.clone(), times?.into_iter().max()?))
-        };
-        refreshes.left = refreshes.sources.keys().filter_map(last_change).collect();
+        for source in sources {
+            for (target, state) in refreshes.targets_of(source.as_bstr()).into_iter().filter(|(_, state)| !state.due) {
+                refreshes.put(source.as_bstr(), target.as_bstr(), Some(Pending { due: true, ..state }));
+            }
+        }
         Ok(refreshes)
     }
 
@@ -70,7 +95,6 @@ impl Refreshes {
             refreshes: BTreeMap::new(),
             sources: BTreeMap::new(),
             unwritten: BTreeMap::new(),
-            left: BTreeMap::new(),
         }
     }
 
@@ -102,17 +126,35 @@ impl Refreshes {
         self.sources.len()
     }
 
-    /// Returns the time at which the refresh of a target became due; `None` if it is not due or the time is unknown.
+    /// Returns the time of the first of the last changes of the sources because of which the refresh of a target is due; `None` if it is
+    /// not due or no time is known.
     #[must_use]
     pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {
-        self.due_states(target).filter_map(|state| state.since).min()
+        self.due_states(target).filter_map(|state| state.change.time()).min()
     }
 
     /// Returns the time of the last change because of which the refresh of a target is due, if earlier runs have left all of them
     /// and the times of all changes are known.
     #[must_use]
     pub fn left_since(&self, target: &BStr) -> Option<Timestamp> {
-        self.left.get(target).copied()
+        let time = |state: &Pending| if let Change::Earlier(time) = state.change { Some(time) } else { None };
+        let times: Option<Vec<Timestamp>> = self.due_states(target).map(time).collect();
+        times?.into_iter().max()
+    }
+
+    /// Returns true if the refresh of a target is due because of a change in this run.
+    #[must_use]
+    pub fn is_new(&self, target: &BStr) -> bool {
+        self.due_states(target).any(|state| matches!(state.change, Change::Now(_)))
+    }
+
+    /// Returns true if the refresh of a target is due because of a change after this time.
+    #[must_use]
+    pub fn is_due_since(&self, target: &BStr, time: Timestamp) -> bool {
+        // Times of changes are rounded down to seconds.
+        self.due_states(target)
+            .filter_map(|state| state.change.time())
+            .any(|change| change.as_second() >= time.as_second())
     }
 
     /// Drops the refreshes of targets that no longer exist. `is_gone` gets the target's ID and that of its plugin. Returns the targets that
@@ -144,8 +186,11 @@ impl Refreshes {
                     // Values that were sent to the successor itself are newer.
                     state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
                     state.sent.extend(own.sent.iter().cloned());
-                    state.since =
-                        [own, &handed].iter().filter(|of| of.due || !state.due).filter_map(|of| of.since).min();
+                    state.change = match (handed.due, own.due) {
+                        (true, false) => handed.change,
+                        (false, true) => own.change,
+                        _ => handed.change.or_later(own.change),
+                    };
                     state.due |= own.due;
                 }
                 self.put(source.as_bstr(), successor, Some(state));
@@ -157,22 +202,20 @@ impl Refreshes {
     /// Records that the target, which belongs to this plugin, must be refreshed if the source changes. Must be followed
     /// by [`secure`](Refreshes::secure) before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
-        if self.get(source, target).is_none() {
-            let state = Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: None };
-            self.put(source, target, Some(state));
-        }
+        let state = match self.get(source, target).cloned() {
+            Some(state) => Pending { change: Change::Uncertain(state.change.time()), ..state },
+            None => {
+                Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), change: Change::Uncertain(None) }
+            }
+        };
+        self.put(source, target, Some(state));
     }
 
     /// Records that the source has changed: its expected refreshes become due.
     pub fn changed(&mut self, source: &BStr) {
-        self.make_due(source, now());
-    }
-
-    /// Makes the expected refreshes of a source due.
-    fn make_due(&mut self, source: &BStr, since: Option<Timestamp>) {
-        for (target, state) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
-            self.left.remove(&target);
-            self.put(source, target.as_bstr(), Some(Pending { due: true, since, ..state }));
+        let change = Change::Now(Timestamp::now());
+        for (target, state) in self.targets_of(source) {
+            self.put(source, target.as_bstr(), Some(Pending { due: true, change, ..state }));
         }
     }
 
@@ -191,8 +234,13 @@ impl Refreshes {
 
     /// Records that the source has not changed: refreshes that were due before remain due, the others are dropped.
     pub fn unchanged(&mut self, source: &BStr) {
-        for (target, _) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
-            self.put(source, target.as_bstr(), None);
+        for (target, state) in self.targets_of(source) {
+            let state = match state.change {
+                _ if !state.due => None,
+                Change::Uncertain(Some(before)) => Some(Pending { change: Change::Earlier(before), ..state }),
+                _ => Some(state),
+            };
+            self.put(source, target.as_bstr(), state);
         }
     }
 
@@ -297,12 +345,12 @@ impl Refreshes {
         let (mut put, mut removed) = (Vec::new(), Vec::new());
         for (source, target) in self.unwritten.keys() {
             match self.get(source.as_bstr(), target.as_bstr()).cloned() {
-                Some(Pending { due, plugin, sent, since }) => put.push(Refresh {
+                Some(Pending { due, plugin, sent, change }) => put.push(Refresh {
                     source: source.clone(),
                     target: target.clone(),
                     plugin,
                     is_due: due,
-                    since: since.map(Timestamp::as_second),
+                    since: change.time().map(Timestamp::as_second),
                     sent,
                 }),
                 None => removed.push((source.as_bstr(), target.as_bstr())),
@@ -312,11 +360,6 @@ impl Refreshes {
         self.unwritten.clear();
         Ok(())
     }
-}
-
-/// Returns the current time, rounded to seconds.
-fn now() -> Option<Timestamp> {
-    Timestamp::now().round(Unit::Second).ok()
 }
 
 /// Returns the key of `KEY=VALUE`.

@@ -61,6 +61,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what depends on an entity is looked at when that is repaired", plan::dependents),
         case("what was hindered is repaired when what it requires is back", plan::hindered),
         case("what is left alone is not taken along", plan::left_alone),
+        case("what is left alone is refreshed all the same", plan::refreshed),
         case("who receives a value from what is repaired is changed with it", plan::receivers),
         case("it ends when nobody reads what it says any more", unread),
         trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),

@@ -101,6 +101,7 @@ impl CurrentRun {
                     Outcome::Failed => {
                         let reason = reason.as_ref().map(ToString::to_string);
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
+                        self.left_alone.remove(&entity);
                         self.troubles.failed.insert(entity, reason);
                     }
                     Outcome::Pending => {
@@ -116,7 +117,9 @@ impl CurrentRun {
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
                         self.troubles.drifted.insert(entity, (kind, reason));
                     }
-                    Outcome::Unchanged | Outcome::Changed | Outcome::Skipped => {}
+                    // It was refreshed nevertheless.
+                    Outcome::Changed => drop(self.left_alone.remove(&entity)),
+                    Outcome::Unchanged | Outcome::Skipped => {}
                 }
             }
             Line::Failed { id, reason } => {

@@ -123,7 +123,8 @@ impl Default for UnitState {
 }
 
 impl UnitState {
-    /// Returns true if it was started after a change, given in seconds since the epoch and rounded down.
+    /// Returns true if it was started after a change, given in seconds since the epoch and rounded down. A second is left for clocks that
+    /// are set in small steps.
     pub(crate) fn was_started_after(&self, change: Option<i64>) -> bool {
         self.begun.zip(change).is_some_and(|(begun, change)| begun > change + 1)
     }

@@ -12,7 +12,7 @@ use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
 use crate::host::settings::{RunId, Settings};
 use crate::report::{End, Event, Noticed};
-use bstr::{BString, ByteSlice};
+use bstr::ByteSlice;
 use holo_schedule as schedule;
 use holo_state::Database;
 use jiff::{Timestamp, Zoned};
@@ -36,10 +36,7 @@ impl Watcher<'_> {
         if able.is_empty() {
             return Ok(());
         }
-        let mut applied = self.known.with_dependents(&able);
-        let now = Timestamp::now();
-        let is_free = |id: &BString| repairs.left_alone_until(id.as_bstr(), now).is_none();
-        applied.retain(|&entity| is_free(&self.known.entities[entity].id));
+        let applied = self.known.with_dependents(&able);
         let arguments = Apply {
             force: self.arguments.force,
             wait: Some(LOCK_PATIENCE),
@@ -121,8 +118,11 @@ impl Watcher<'_> {
                 _ if finding.is_unknown => continue,
                 End::Pending if self.known.entities[entity].always_acts => (State::Desired, None),
                 End::Changed => {
-                    if are_repairs {
-                        repairs.repaired(finding.id.as_bstr(), Some(definition), Timestamp::now());
+                    let (id, definition, now) = (finding.id.as_bstr(), Some(definition), Timestamp::now());
+                    match finding.is_refreshed {
+                        _ if !are_repairs => {}
+                        true => repairs.refreshed(id, definition, now),
+                        false => repairs.repaired(id, definition, now),
                     }
                     self.queue.listen_to_writers(entity, Instant::now() + self.known.limit(entity).within);
                     let changes = &finding.changes;

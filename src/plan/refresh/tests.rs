@@ -74,7 +74,8 @@ fn due_refresh_has_a_time() {
     let mut later = Refreshes::load(&database).unwrap();
     later.expect(id("new"), id("service"), "p");
     later.changed(id("new"));
-    later.changed(id("file"));
+    later.expect(id("file"), id("service"), "p");
+    later.unchanged(id("file"));
     later.secure().unwrap();
     let mut last = Refreshes::load(&database).unwrap();
     assert_eq!(last.due_since(id("service")), since("2025-02-01T00:00:00Z"));
@@ -90,6 +91,52 @@ fn due_refresh_has_a_time() {
     assert!(left.left_since(id("service")).is_some());
     left.changed(id("new"));
     assert_eq!(left.left_since(id("service")), None);
+}
+
+#[test]
+fn change_of_a_source_whose_refresh_is_due_counts_anew() {
+    let left = |what: &dyn Fn(&mut Refreshes)| {
+        let (_folder, database) = database();
+        let refresh = Refresh {
+            source: "file".into(),
+            target: "service".into(),
+            plugin: "p".to_owned(),
+            is_due: true,
+            since: Some(1_740_000_000),
+            sent: Vec::new(),
+        };
+        database.write_refreshes(&[refresh], [], Durability::Process).unwrap();
+        let mut refreshes = Refreshes::load(&database).unwrap();
+        refreshes.expect(id("file"), id("service"), "p");
+        refreshes.secure().unwrap();
+        what(&mut refreshes);
+        refreshes.record().unwrap();
+        let now = refreshes.left_since(id("service"));
+        let later = Refreshes::load(&database).unwrap();
+        assert!(refreshes.is_due(id("service")) && later.is_due(id("service")));
+        [now, later.left_since(id("service"))].map(|time| time.map(Timestamp::as_second))
+    };
+    assert_eq!(left(&|refreshes| refreshes.unchanged(id("file"))), [Some(1_740_000_000); 2]);
+    let [now, later] = left(&|refreshes| refreshes.changed(id("file")));
+    assert!(now.is_none() && later > Some(1_740_000_000), "{later:?}");
+    // A killed run, or a source that has failed, may have changed it.
+    assert_eq!(left(&|_| {}), [None; 2]);
+}
+
+#[test]
+fn refresh_is_newer_than_what_was_done_before_its_last_change() {
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
+    let before = Timestamp::now();
+    refreshes.expect(id("file"), id("service"), "p");
+    assert!(!refreshes.is_due_since(id("service"), before) && !refreshes.is_new(id("service")));
+    refreshes.changed(id("file"));
+    assert!(refreshes.is_due_since(id("service"), before) && refreshes.is_new(id("service")));
+    refreshes.secure().unwrap();
+    let later = Refreshes::load(&database).unwrap();
+    assert!(later.is_due_since(id("service"), before) && !later.is_new(id("service")));
+    let after = Timestamp::from_second(before.as_second() + 60).unwrap();
+    assert!(!later.is_due_since(id("service"), after));
 }
 
 #[test]

@@ -65,21 +65,47 @@ pub(super) fn hindered() {
 }
 
 pub(super) fn left_alone() {
-    let report =
-        "ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\nWATCH: /state/b\nREQUIRES: x:a\nSUBSCRIBES: x:a\nLIMIT: 1/1h\n";
+    let report = "ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\nWATCH: /state/b\nREQUIRES: x:a\nLIMIT: 1/1h\n";
     let root = desired(report, &["a", "b"]);
     let mut watching = Watching::start(&root, &["--apply"]);
-    remove(&root, "state/b");
-    watching.until("repaired");
-    remove(&root, "state/b");
-    watching.expect("drifted", "x:b");
-    watching.expect("failed", "x:b");
+    wear_out(&root, &mut watching);
     remove(&root, "state/a");
     watching.expect("drifted", "x:a");
     watching.expect("repaired", "x:a");
     watching.expect_silence();
     assert!(!root.exists("state/b"));
     watching.stop(&root);
+}
+
+/// Removes the state of `x:b`, whose limit is one repair, until it is left alone.
+fn wear_out(root: &ScratchRoot, watching: &mut Watching) {
+    remove(root, "state/b");
+    watching.until("repaired");
+    remove(root, "state/b");
+    watching.until("failed");
+}
+
+pub(super) fn refreshed() {
+    let report =
+        "ENTITY: x:a\nWATCH: /state/a\nLIMIT: 9/1h\nENTITY: x:b\nWATCH: /state/b\nSUBSCRIBES: x:a\nLIMIT: 1/1h\n";
+    let root = desired(report, &["a", "b"]);
+    let mut watching = Watching::start(&root, &["--apply"]);
+    // Refreshes do not count.
+    for is_worn_out in [false, false, true, true] {
+        if is_worn_out {
+            wear_out(&root, &mut watching);
+        }
+        remove(&root, "state/a");
+        while watching.until("repaired").last().is_none_or(|line| line["id"] != "x:b") {}
+    }
+    wear_out(&root, &mut watching);
+    watching.stop(&root);
+    // Neither is a refresh lost that another run has left.
+    remove(&root, "state/a");
+    let run = root.holo(&["apply", "x:a"]);
+    assert!(run.success() && !root.exists("state/b"), "{run}");
+    let run = root.holo(&["apply", "--unattended=15m"]);
+    assert!(run.success() && root.exists("state/b"), "{run}");
 }
 
 /// A plugin whose entity is the file `state/token`. It sends the content, which differs each time.

@@ -86,8 +86,11 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
 
 /// Converts a time since the boot, in microseconds, to seconds since the epoch.
 fn since_epoch(monotonic: u64) -> i64 {
-    let [boot, epoch] = [ClockId::Monotonic, ClockId::Realtime].map(|clock| clock_gettime(clock).tv_sec);
-    epoch - boot + i64::try_from(monotonic / 1_000_000).unwrap_or_default()
+    let [boot, epoch] = [ClockId::Monotonic, ClockId::Realtime].map(|clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+    });
+    (epoch - boot + i64::try_from(monotonic).unwrap_or_default()).div_euclid(1_000_000)
 }
 
 #[cfg(test)]

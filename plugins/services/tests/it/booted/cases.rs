@@ -10,6 +10,7 @@ pub(crate) const ALL: &[Case] = &[
     ("a unit whose run state is not managed is enabled, and neither started, stopped nor restarted", unmanaged),
     ("a refresh restarts what ran, starts what did not, and leaves alone what shall not run", refreshes),
     ("a unit that was started after the change is not restarted by the next apply", started_after_the_change),
+    ("a unit that was started after a change is restarted after the next one", changed_again),
     ("a refresh reloads where that is wanted and possible", reloads),
     ("a unit is masked and unmasked", masks),
     ("what is under a mask shows when that is taken off", under_a_mask),
@@ -168,6 +169,27 @@ fn started_after_the_change(host: &Host) {
         assert_eq!(host.property("left", "InvocationID") == before, is_restarted);
         host.nothing_to_do();
     }
+}
+
+fn changed_again(host: &Host) {
+    host.system.write("/etc/refresh.conf", "stock\n");
+    host.daemon("again.service");
+    let lines = "subscribes = ['file:/etc/refresh.conf']\nhealth_check = [{ command = 'test ! -e /etc/again.unwell' }]";
+    host.service("again", lines);
+    host.apply();
+    // The refresh stays due, although the unit was restarted after the change.
+    host.system.write("/etc/again.unwell", "");
+    change_configuration(host, "again");
+    let run = host.system.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    host.system.must("sleep 2.1; systemctl restart again.service; rm /etc/again.unwell");
+    let before = host.property("again", "InvocationID");
+    change_configuration(host, "again");
+    would(host, "would restart again.service");
+    let said = host.apply();
+    assert!(said.contains("restarted again.service"), "{said}");
+    assert_ne!(host.property("again", "InvocationID"), before);
+    host.nothing_to_do();
 }
 
 fn reloads(host: &Host) {
