@@ -525,13 +525,20 @@ impl Machine {
                 // As in version 3, removing an overlay needs no force.
                 let is_scrubbed = self.held.overlaid.contains(path) && !defined.overlaid.contains(path);
                 let is_overwritten = force || is_scrubbed || self.held.is_purged(path);
-                let all = || self.root.holo(&["history", "show", "--diff"]).stdout_lossy().into_owned();
+                let all = || self.last_differences();
                 ensure(is_overwritten && history.get_or_insert_with(all).contains(&*line), || {
                     format!("{path} has lost {line:?}\n{said}\nThe state was\n{state}")
                 })?;
             }
         }
         Ok(())
+    }
+
+    /// Returns what the last two runs have changed. One of two runs at once, which found the lock taken, may be the last.
+    fn last_differences(&self) -> String {
+        let runs = self.root.holo(&["history", "-n", "2"]).stdout_lossy().into_owned();
+        let numbers = runs.lines().filter_map(|line| line.split('\t').next());
+        numbers.map(|run| self.root.holo(&["history", "show", "--diff", run]).stdout_lossy().into_owned()).collect()
     }
 
     /// After a clean apply, there is nothing to do.
