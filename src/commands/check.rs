@@ -141,11 +141,37 @@ pub(super) fn exit_code(tally: Tally) -> u8 {
     }
 }
 
+/// Remarks about runs that have been forwarded. They are not repeated as long as each look at everything finds them again.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Those since the last look at everything began.
+    now: HashSet<BString>,
+    /// While that goes on, those from before.
+    before: HashSet<BString>,
+}
+
+impl Told {
+    /// Returns true if a remark has not been forwarded yet.
+    pub(super) fn is_new(&mut self, text: BString) -> bool {
+        let is_known = self.before.contains(&text);
+        self.now.insert(text) && !is_known
+    }
+
+    /// A look at everything begins.
+    pub(super) fn begin(&mut self) {
+        self.before.extend(self.now.drain());
+    }
+
+    /// A look at everything has ended: what it has not found any more is new when it comes again.
+    pub(super) fn end(&mut self) {
+        self.before.clear();
+    }
+}
+
 /// A reporter that collects events about entities, and forwards each remark about the run once.
 pub(super) struct Findings<'a> {
     reporter: &'a mut dyn Reporter,
-    /// Remarks about the run that have been forwarded before.
-    told: &'a mut HashSet<BString>,
+    told: &'a mut Told,
     /// The entity being worked on.
     current: Option<Finding>,
     found: Vec<Finding>,
@@ -181,12 +207,12 @@ pub(super) struct Finding {
 }
 
 impl<'a> Findings<'a> {
-    pub(super) fn new(reporter: &'a mut dyn Reporter, told: &'a mut HashSet<BString>) -> Findings<'a> {
+    pub(super) fn new(reporter: &'a mut dyn Reporter, told: &'a mut Told) -> Findings<'a> {
         Findings { reporter, told, current: None, found: Vec::new(), passes_on: false }
     }
 
     /// Returns a reporter that also forwards all events.
-    pub(super) fn passing_on(reporter: &'a mut dyn Reporter, told: &'a mut HashSet<BString>) -> Findings<'a> {
+    pub(super) fn passing_on(reporter: &'a mut dyn Reporter, told: &'a mut Told) -> Findings<'a> {
         Findings { passes_on: true, ..Findings::new(reporter, told) }
     }
 
@@ -258,7 +284,7 @@ impl<'a> Findings<'a> {
                     current.error = remark.error_text().map(BString::from).or_else(|| current.error.take());
                 }
                 None => {
-                    return remark.kind == RemarkKind::ParagraphEnd || self.told.insert(remark.text.to_vec().into());
+                    return remark.kind == RemarkKind::ParagraphEnd || self.told.is_new(remark.text.to_vec().into());
                 }
             },
             Event::End(entity, end, _) => {

@@ -1,6 +1,6 @@
 //! `holo status`
 
-use super::check::{self, Findings, Preview};
+use super::check::{self, Findings, Preview, Told};
 use super::{Context, history, use_pinned};
 use crate::cli::{Selection, Status as Arguments};
 use crate::error::{FatalError, exit};
@@ -17,7 +17,6 @@ use holo_events::{Line, NextLine, OffLine, PauseLine, StatusLine, Text};
 use holo_state::Database;
 use jiff::Timestamp;
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -39,7 +38,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     let mut status = Status::read(settings, *reporter)?;
     if (arguments.fresh || status.standing.is_none()) && status.first_step.is_none() {
         use_pinned(settings, *reporter)?;
-        let mut told = HashSet::new();
+        let mut told = Told::default();
         let mut findings = Findings::new(*reporter, &mut told);
         let mut standings = Standings::new(&mut findings, true);
         let selection = Selection { selectors: Vec::new() };

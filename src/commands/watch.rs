@@ -13,7 +13,7 @@ mod timers;
 mod writers;
 
 use super::Context;
-use super::check::{self, Finding, Findings};
+use super::check::{self, Finding, Findings, Told};
 use super::inputs::Inputs;
 use super::repairs::Repairs;
 use super::repairs::definitions::Definitions;
@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         timers: Timers::default(),
         unseen: BTreeSet::new(),
         is_flawed: false,
-        told: HashSet::new(),
+        told: Told::default(),
         last_change: Instant::now(),
         is_blind: false,
         registry: Registry::default(),
@@ -107,8 +107,7 @@ struct Watcher<'a> {
     unseen: BTreeSet<EntityIndex>,
     /// Whether there may be unknown entities because definitions are invalid.
     is_flawed: bool,
-    /// Remarks about runs that have been reported, and are not repeated.
-    told: HashSet<BString>,
+    told: Told,
     /// The last time at which an entity changed its state or was repaired.
     last_change: Instant,
     /// Whether the last survey has failed.
@@ -217,6 +216,7 @@ impl Watcher<'_> {
     /// Scans the plugins again, watches all paths, and checks all entities. Returns those that have drifted.
     fn survey(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
+        self.told.begin();
         let mut findings = Findings::new(self.reporter, &mut self.told);
         super::use_pinned(&mut self.settings, &mut findings)?;
         self.settings.max_output = EngineSettings::read(&self.settings.root).0.limits.output;
@@ -248,6 +248,7 @@ impl Watcher<'_> {
         let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, kept);
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();
+        self.told.end();
         self.cache = Some(Arc::clone(&inventory.cache));
         self.is_flawed = inventory.is_flawed_for(&selection);
         self.forget_repairs(&inventory, &known)?;
@@ -407,7 +408,7 @@ impl Watcher<'_> {
         match fatal {
             FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. } => return Err(fatal),
             FatalError::CouldNotRun(_) | FatalError::Generator(_) => {
-                if let Some(message) = fatal.message().filter(|text| self.told.insert(text.as_str().into())) {
+                if let Some(message) = fatal.message().filter(|text| self.told.is_new(text.as_str().into())) {
                     self.reporter.error(message);
                 }
             }

@@ -624,5 +624,17 @@ fn broken() {
     assert_eq!(watching.until("watching").last().unwrap()["entities"], 2);
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.until("repaired");
+    watching.expect_silence();
+    // It is reported once, and again after it was corrected.
+    let definition = "usr/share/holo/files/90-broken.toml";
+    for _ in 0..2 {
+        root.write(definition, "[[file]]\npath = \"relative\"\n");
+        let error = watching.until("error").pop().unwrap()["text"].to_string();
+        assert!(error.contains("90-broken.toml:2"), "{error}");
+        root.write("usr/share/holo/files/91-other.toml", "");
+        watching.expect_silence();
+        fs::remove_file(root.join(definition)).unwrap();
+        watching.expect_silence();
+    }
     watching.stop(&root);
 }

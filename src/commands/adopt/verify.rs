@@ -1,7 +1,7 @@
 //! Verification of adopted resource files before they are written: the plugins scan and check them in a temporary directory.
 
 use super::write::Plan;
-use crate::commands::check::{self, Finding, Findings, Preview};
+use crate::commands::check::{self, Finding, Findings, Preview, Told};
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
 use crate::entities::Entity;
@@ -41,7 +41,7 @@ pub(super) fn verify(
     plan.stage(directory)?;
     let settings =
         Settings { root: settings.root.clone().with_own_resources(directory.to_owned()), ..settings.clone() };
-    let (mut remarks, mut told) = (Kept::default(), HashSet::new());
+    let (mut remarks, mut told) = (Kept::default(), Told::default());
     let mut findings = Findings::new(&mut remarks, &mut told);
     let checked = look(plan, selectors, &settings, interrupt, &mut findings);
     let found: BTreeMap<BString, Finding> =

@@ -3,7 +3,7 @@
 
 use super::Watcher;
 use crate::cli::{self, Arguments, Verb};
-use crate::commands::check::Findings;
+use crate::commands::check::{Findings, Told};
 use crate::commands::{self, Context, apply, check};
 use crate::error::{FatalError, exit};
 use crate::host::settings::{RunId, Settings};
@@ -11,7 +11,7 @@ use crate::report::{Event, Remarks, Reporter};
 use bstr::ByteSlice;
 use holo_events::Line;
 use rustix::io::{Errno, read};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Stdin};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -76,7 +76,7 @@ impl Watcher<'_> {
         let command_line: Vec<_> = ["holo".to_owned()].into_iter().chain(words).map(Into::into).collect();
         let arguments = cli::parse(command_line.iter().cloned());
         let settings = Settings { run: RunId::now(), command_line, shows_differences: true, ..self.settings.clone() };
-        let mut told = HashSet::new();
+        let mut told = Told::default();
         let mut findings = Findings::passing_on(self.reporter, &mut told);
         let mut context = Context { settings, interrupt: self.interrupt, reporter: &mut findings };
         self.queue.writers.take();
