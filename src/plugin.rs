@@ -431,7 +431,7 @@ pub enum Adopted {
     Unknown,
     /// It is the entity with this ID, which must be requested instead.
     Entity(BString),
-    /// It matches its resource files.
+    /// It has no manual changes.
     Unchanged,
     /// The directory contains its resource files, or this definition describes it.
     Done {

@@ -147,7 +147,7 @@ impl Run<'_> {
                 return Err(FatalError::Reported);
             }
             Gathered::Unchanged if !self.arguments.all => {
-                self.reporter.warning(format!("Nothing to adopt: {} matches its resource files", request.id));
+                self.reporter.warning(format!("Nothing to adopt: {} has no manual changes", request.id));
                 None
             }
             Gathered::Unchanged => None,

@@ -134,7 +134,7 @@ impl Candidate {
 pub enum AdoptMessage {
     /// The plugin does not know this entity (`unknown`).
     Unknown,
-    /// The entity matches its resource files (`not changed`).
+    /// The entity has no manual changes (`not changed`).
     NotChanged,
     /// The path belongs to the entity with this ID, which must be adopted instead (`entity: ID`).
     Entity(BString),

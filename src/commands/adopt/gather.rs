@@ -20,7 +20,7 @@ use walkdir::WalkDir;
 pub(super) enum Gathered {
     /// No plugin recognises it.
     Unknown,
-    /// It matches its resource files.
+    /// It has no manual changes.
     Unchanged,
     /// It cannot be adopted; the reason has been reported.
     Failed,

@@ -214,7 +214,8 @@ impl Machine {
         let full = self.root.join(path);
         let run = sound(self.root.holo(&["adopt".as_ref(), full.as_os_str()]))?;
         ensure(self.disk() == before, || format!("adopt has changed another file:\n{run}"))?;
-        if !run.success() {
+        // What was there before the first apply is no manual change.
+        if !run.success() || run.stderr.contains_str("Nothing to adopt: ") {
             return Ok(());
         }
         self.written.adopted.insert(path);
