@@ -100,6 +100,10 @@ impl Known {
         let well: BTreeSet<String> =
             self.drifted.keys().chain(self.failed.keys()).filter(|id| is_well(id)).cloned().collect();
         let mut news: Vec<What> = well.iter().flat_map(|entity| self.returns(entity)).collect();
+        if troubles.seen.is_none() {
+            // The cause need not have been in the file: data may have been missing.
+            self.definition_errors.retain(|error, _| troubles.definition_errors.contains(error));
+        }
         news.extend(troubles.definition_errors.into_iter().filter_map(|error| self.misdefined(error)));
         for (entity, (kind, reason)) in troubles.drifted {
             news.extend(self.drifts(&entity, kind, reason, None, now));

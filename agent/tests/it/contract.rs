@@ -14,7 +14,10 @@ use std::time::Instant;
 pub(crate) fn trials() -> Vec<Trial> {
     let case = |name, case: fn()| trial_of(name, &[], case);
     vec![
-        case("an error in a definition is an event with file and line, until the file changes", definition_errors),
+        case(
+            "an error in a definition is an event with file and line, once until the file changes or the error is gone",
+            definition_errors,
+        ),
         case("a failure has the same kind and the plugin's reason in a run and in the watch", failures),
         case("a lock that is held makes a run busy, and its holder is named", busy),
         case("a storm is one event with a count and a sample", storm),
@@ -54,6 +57,20 @@ fn definition_errors() {
     run_now(&root);
     let lines: Vec<Value> = of_kind(&root, "definition_error").iter().map(|error| error["line"].clone()).collect();
     assert_eq!(lines, [3, 4]);
+    // The file stays the same, and its data come and go.
+    fs::remove_file(&file).unwrap();
+    root.write(
+        "usr/share/holo/files/site.toml.jinja",
+        "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"{{ data.port + 1 }}\"\n",
+    );
+    for number in [1, 2] {
+        run_now(&root);
+        run_now(&root);
+        assert_eq!(of_kind(&root, "definition_error").len(), 2 + number);
+        root.write("etc/holo/data/common.toml", "port = 80\n");
+        assert!(run_now(&root).contains(" changed: ") || number == 2);
+        fs::remove_file(root.join("etc/holo/data/common.toml")).unwrap();
+    }
     agent.stop();
 }
 

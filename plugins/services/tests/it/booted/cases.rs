@@ -580,7 +580,10 @@ fn adopts_once(host: &Host) {
     let text = host.system.read(file);
     assert_eq!(text.to_string().matches("[[service]]\nname = \"main\"\n").count(), 1, "{text}");
     let again = host.system.holo(&["adopt", "service:alias.service"]);
-    assert!(again.success() && again.stderr_lossy().contains("Nothing to adopt: service:main has no manual changes"), "{again}");
+    assert!(
+        again.success() && again.stderr_lossy().contains("Nothing to adopt: service:main has no manual changes"),
+        "{again}"
+    );
     assert_eq!(host.system.read(file), text);
     host.nothing_to_do();
     host.system.must("rm -rf /etc/holo/resources/services");
