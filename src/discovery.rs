@@ -35,6 +35,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
+use std::mem;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,6 +129,8 @@ struct Discovery<'a> {
     interest: Interest<'a>,
     interrupt: &'a Interrupt,
     failures: Failures,
+    /// The paths at which programs of plugins are missing.
+    missing: Vec<PathBuf>,
     remarks: Provisional<'a>,
 }
 
@@ -142,7 +145,8 @@ impl<'a> Discovery<'a> {
         reporter: &'a mut dyn Reporter,
     ) -> Discovered {
         let (failures, remarks) = (Failures::new(tolerance), Provisional::new(reporter));
-        let mut discovery = Discovery { settings, purpose, inputs, interest, interrupt, failures, remarks };
+        let missing = Vec::new();
+        let mut discovery = Discovery { settings, purpose, inputs, interest, interrupt, failures, missing, remarks };
         let inventory = discovery.inventory();
         let Discovery { failures, mut remarks, .. } = discovery;
         Discovered { inventory, failed: failures.into_plugins(), held: remarks.take_held() }
@@ -208,6 +212,7 @@ impl<'a> Discovery<'a> {
             limited,
             dangling,
             failed: Vec::new(),
+            missing: mem::take(&mut self.missing),
             resources,
             root: self.settings.root.clone(),
             remembered,
@@ -295,6 +300,7 @@ impl<'a> Discovery<'a> {
     }
 
     fn skip(&mut self, line: impl fmt::Display, missing: &Path) {
+        self.missing.push(missing.to_owned());
         self.remarks.error(format!("{}: file not found", missing.display()));
         self.remarks.warning(format!("Skipping plugin: {line}"));
     }

@@ -194,10 +194,12 @@ impl Watcher<'_> {
     }
 
     fn survey_or_postpone(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
+        let before = self.known.entities.len();
         match self.survey() {
             Ok(drifted) => {
-                if std::mem::take(&mut self.is_blind) {
-                    self.reporter.event(Event::Noticed(Noticed::Watching(self.known.entities.len())));
+                let entities = self.known.entities.len();
+                if std::mem::take(&mut self.is_blind) || before != entities {
+                    self.reporter.event(Event::Noticed(Noticed::Watching(entities)));
                 }
                 Ok(drifted)
             }
@@ -221,7 +223,7 @@ impl Watcher<'_> {
         super::use_pinned(&mut self.settings, &mut findings)?;
         self.settings.max_output = EngineSettings::read(&self.settings.root).0.limits.output;
         let mut inputs = Inputs::new(&self.settings, &selection.selectors);
-        let (mut inventory, selected, known, paths) = loop {
+        let (mut inventory, selected, known, paths, is_missing) = loop {
             let inventory = inputs.discover(Purpose::Check, self.interrupt, &mut findings)?;
             let root = &inputs.settings.root;
             let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
@@ -229,11 +231,12 @@ impl Watcher<'_> {
             let known = Known::new(&inventory, &entities, &self.known);
             let mut paths = WatchedPaths::new(&absolute(root)?).map_err(FatalError::could_not_run)?;
             known.watch(&inventory, root, &mut paths)?;
-            watch_definitions(root, &mut paths)?;
+            let is_missing = watch_definitions(root, &inventory.missing, &mut paths)?;
             // Later events are reported, and earlier changes are found by the check below.
             paths.arm().map_err(FatalError::could_not_run)?;
-            if inputs.is_consistent(&inventory, &selected, self.interrupt, &mut findings)? {
-                break (inventory, selected, known, paths);
+            let has_come = || inventory.missing.iter().any(|program| program.exists());
+            if inputs.is_consistent(&inventory, &selected, self.interrupt, &mut findings)? && !has_come() {
+                break (inventory, selected, known, paths, is_missing);
             }
         };
         self.settings = inputs.settings;
@@ -259,6 +262,9 @@ impl Watcher<'_> {
         drop(known);
         self.timers = self.known.timers(Instant::now());
         self.queue.watch(paths.moved(), sources);
+        if is_missing {
+            self.queue.postpone(Heard { everything: true, ..Heard::default() }, TRY_AGAIN);
+        }
         self.unseen = self.watch_parts(&found)?;
         self.queue.paths().are_all();
         let is_read =

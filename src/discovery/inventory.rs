@@ -51,6 +51,8 @@ pub struct Inventory {
     pub dangling: Vec<Dangling>,
     /// The IDs of plugins that failed, and without which the run continues.
     pub failed: Vec<String>,
+    /// The paths at which programs of plugins are missing. The run continues without these plugins, as in version 3.
+    pub missing: Vec<PathBuf>,
     /// Maps paths to those that users know.
     pub resources: Arc<Resources>,
     /// The root of the system.

@@ -73,6 +73,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("when events are lost, everything is looked at once", &[], robust::overflow),
         trial_of("what was killed in a repair is repaired by the next one", &[], robust::killed),
         trial_of("what a plugin that dies leaves unrepaired is tried again", &[], robust::plugin_killed),
+        trial_of("a plugin whose program was missing is used again when it comes back", &[], robust::plugin_missing),
         trial_of("it ends in a repair when it is asked to", &[], robust::ended),
         case("errors of definitions do not end it", broken),
         case("what is polled is looked at though nothing is heard of it", controls::polled),

@@ -4,7 +4,7 @@ use super::{Daemon, TIME_TO_END, unexpected};
 use crate::agenda::retry_after;
 use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
 use crate::config::OnEdit;
-use crate::event::{WatchState, What};
+use crate::event::{DefinitionError, WatchState, What};
 use crate::service::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
@@ -302,6 +302,11 @@ impl Daemon<'_> {
                     _ => {
                         if matches!(*line, Line::Watching { .. }) {
                             self.registry.is_surveyed();
+                        }
+                        if let Line::Error { id: None, text } = &*line
+                            && DefinitionError::parse(&text.to_string()).is_none()
+                        {
+                            say(Level::Error, format_args!("holo watch: {text}"));
                         }
                         let news = self.known.hear_watch(&line, self.clock.now());
                         self.publish(news);

@@ -227,8 +227,13 @@ fn watch_path(root: &Path, path: &BStr, of_directory: Extent, entity: EntityInde
     paths.add(&root.join(below), extent, Subject::Entity(entity))
 }
 
-/// Watches all paths that determine which entities exist.
-pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
+/// Watches all paths that determine which entities exist, and those at which programs of plugins are missing. Returns true if one of the
+/// latter cannot be watched, because it is not below the root.
+pub(super) fn watch_definitions(
+    root: &Root,
+    missing: &[PathBuf],
+    paths: &mut WatchedPaths,
+) -> Result<bool, FatalError> {
     let absolute = absolute(root)?;
     let own_directories = OWN_DIRECTORIES.map(|path| (path, Extent::Tree));
     let own_files = OWN_FILES.map(|path| (path, Extent::Path));
@@ -246,7 +251,13 @@ pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result
     let pin = root.today().pin();
     let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
     paths.add(&pin, Extent::Path, Subject::Definitions);
-    Ok(())
+    let mut is_elsewhere = false;
+    for program in missing {
+        let program = std::path::absolute(program).map_err(|error| FatalError::io("getcwd", program, error))?;
+        paths.add(&program, Extent::Path, Subject::Definitions);
+        is_elsewhere |= !program.starts_with(&absolute);
+    }
+    Ok(is_elsewhere)
 }
 
 /// Returns the absolute path of the root.

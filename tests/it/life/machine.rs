@@ -527,6 +527,12 @@ impl Machine {
                 }
                 // As in version 3, removing an overlay needs no force.
                 let is_scrubbed = self.held.overlaid.contains(path) && !defined.overlaid.contains(path);
+                // The history has no content of sensitive files. Adopted ones that others may not read are sensitive.
+                let has_secret =
+                    |record: &str| record.contains(&format!("file:/{path}\"")) && record.contains("\"sensitive\":true");
+                if force && state.lines().any(has_secret) {
+                    continue;
+                }
                 let is_overwritten = force || is_scrubbed || self.held.is_purged(path);
                 let all = || self.last_differences();
                 ensure(is_overwritten && history.get_or_insert_with(all).contains(&*line), || {

@@ -35,6 +35,33 @@ pub(super) fn number_needed() {
     assert!(run.stderr_lossy().contains("raise fs.inotify.max_user_instances"), "{run}");
 }
 
+/// A program that is missing is no error of a run, so that removing a package does not need its configuration removed, too.
+pub(super) fn plugin_missing() {
+    // What is not below the root is looked for every ten seconds.
+    for (is_below, times) in [(true, 2), (false, 1)] {
+        let root = controls::root("ENTITY: x:a\nWATCH: /state/a\n").file("state/a", "");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let program = if is_below { root.join("opt/holo-x") } else { elsewhere.path().join("holo-x") };
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::rename(root.join("usr/lib/holo/holo-x"), &program).unwrap();
+        root.write("etc/holorc", format!("plugin x={}\n", program.display()));
+        let mut watching = Watching::start(&root, &["--apply"]);
+        let away = program.with_extension("away");
+        for _ in 0..times {
+            fs::rename(&program, &away).unwrap();
+            fs::remove_file(root.join("state/a")).unwrap();
+            let error = watching.until("error").pop().unwrap()["text"].to_string();
+            assert!(error.contains("holo-x: file not found"), "{error}");
+            assert_eq!(watching.until("watching").last().unwrap()["entities"], 0);
+            fs::rename(&away, &program).unwrap();
+            assert_eq!(watching.until("watching").last().unwrap()["entities"], 1);
+            watching.until("repaired");
+            watching.expect_silence();
+        }
+        watching.stop(&root);
+    }
+}
+
 pub(super) fn unmounted() {
     let root = super::root();
     let script = r#"

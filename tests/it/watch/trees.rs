@@ -158,6 +158,7 @@ pub(super) fn new() {
     let more = SCAFFOLD.replace("/srv/tree", "/srv/more");
     root.write("usr/share/holo/scaffold/more.toml", format!("{more}data = {{ name = \"more\" }}\n"));
     watching.expect("drifted", "scaffold:/srv/more");
+    watching.until("watching");
     watching.expect("repaired", "scaffold:/srv/more");
     watching.expect_silence();
     let path = root.join("srv/more/below/two");
