@@ -287,9 +287,11 @@ impl Plugin for Files {
             tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
         }
         // A killed run may have left files, and then the definitions have gone. Version 3 scans in any command.
-        if self.tidying.is_empty.load(Ordering::Relaxed) && !host.only_reads() && host.api_version() > 3 {
+        if !host.only_reads() && host.api_version() > 3 {
             overlay::recover(host);
-            tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
+            if self.tidying.is_empty.load(Ordering::Relaxed) {
+                tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
+            }
         }
     }
 }
