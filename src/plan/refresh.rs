@@ -56,6 +56,14 @@ impl Change {
         }
     }
 
+    /// Returns the change of a source that may be changed again.
+    fn made_uncertain(self) -> Change {
+        match self {
+            Change::Uncertain(before) => Change::Uncertain(before),
+            Change::Earlier(time) | Change::Now(time) => Change::Uncertain(Some(time)),
+        }
+    }
+
     /// Returns the later one, if both times are known.
     fn or_later(self, other: Change) -> Change {
         match (self, other) {
@@ -203,7 +211,7 @@ impl Refreshes {
     /// by [`secure`](Refreshes::secure) before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         let state = match self.get(source, target).cloned() {
-            Some(state) => Pending { change: Change::Uncertain(state.change.time()), ..state },
+            Some(state) => Pending { change: state.change.made_uncertain(), ..state },
             None => {
                 Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), change: Change::Uncertain(None) }
             }

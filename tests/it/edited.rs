@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         every_kind_keeps_what_it_overwrites,
         other_plugins_and_orphans_refuse,
         sensitive_contents_are_not_shown,
+        force_keeps_what_is_sensitive,
         large_contents_links_and_old_versions,
         versions_are_removed_with_old_records,
     ];
@@ -253,6 +254,32 @@ fn sensitive_contents_are_not_shown() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let run = root.holo(&["history", "edited", kind.id, "--output", file.to_str().unwrap()]);
     assert!(!run.success() && run.stderr_lossy().contains("exists"), "{run}");
+}
+
+/// The history of runs has the differences of all others.
+fn force_keeps_what_is_sensitive() {
+    for (index, kind) in KINDS.iter().enumerate().take(3) {
+        for is_sensitive in [false, true] {
+            let root = kind.root();
+            let made = root.read(kind.path);
+            let resource = match index {
+                0 => "[[overlay]]\npath = \"/etc/motd\"\n",
+                _ => kind.resource.1,
+            };
+            root.write("usr/share/holo/files/app.toml", format!("{resource}sensitive = {is_sensitive}\n"));
+            said(&root, &["apply"]);
+            kind.edit(&root);
+            said(&root, &["apply", "--force"]);
+            assert_eq!(root.read(kind.path), made, "{}", kind.name);
+            if is_sensitive {
+                let file = root.join("saved");
+                said(&root, &["history", "edited", kind.id, "--output", file.to_str().unwrap()]);
+                assert_eq!(root.read("saved"), kind.edited, "{}", kind.name);
+            } else {
+                assert!(listed(&root).is_empty(), "{}", kind.name);
+            }
+        }
+    }
 }
 
 fn large_contents_links_and_old_versions() {

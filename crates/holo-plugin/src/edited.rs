@@ -1,5 +1,5 @@
-//! Contents that are kept: what a person has edited, before `on_edit = "overwrite"` overwrites it, and the originals of
-//! entities that are forgotten.
+//! Contents that are kept: what a person has edited, before `on_edit = "overwrite"` overwrites it, or force, if it is sensitive and
+//! therefore has no differences in the history; and the originals of entities that are forgotten.
 
 use crate::{Host, Mode, Output};
 use holo_change::PathHandle;
@@ -12,13 +12,13 @@ impl Mode<'_> {
     /// Returns true if what a person has edited is overwritten.
     #[must_use]
     pub fn overwrites(&self) -> bool {
-        self.force || self.keeps_edited()
+        self.force || self.keeps_edited(false)
     }
 
     /// Returns true if what a person has edited is overwritten, and must be [kept](Host::keep_edited) before.
     #[must_use]
-    pub fn keeps_edited(&self) -> bool {
-        !self.force && self.on_edit == OnEdit::Overwrite
+    pub fn keeps_edited(&self, sensitive: bool) -> bool {
+        if self.force { sensitive } else { self.on_edit == OnEdit::Overwrite }
     }
 }
 

@@ -252,8 +252,8 @@ pub(super) fn watch_definitions(
     let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
     paths.add(&pin, Extent::Path, Subject::Definitions);
     let mut is_elsewhere = false;
-    for program in missing {
-        let program = std::path::absolute(program).map_err(|error| FatalError::io("getcwd", program, error))?;
+    // An empty path, that of `plugin ID=`, is the path of no program.
+    for program in missing.iter().filter_map(|program| std::path::absolute(program).ok()) {
         paths.add(&program, Extent::Path, Subject::Definitions);
         is_elsewhere |= !program.starts_with(&absolute);
     }

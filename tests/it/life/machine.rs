@@ -377,7 +377,9 @@ impl Machine {
         let whole = self.root.dump();
         let records = whole.to_str_lossy();
         let end = format!("{}\n", "-".repeat(40));
-        let records: String = records.split(&end).filter(|section| section.starts_with("record of ")).collect();
+        // What was edited and overwritten is kept as long as the records of runs.
+        let is_ours = |section: &&str| section.starts_with("record of ") && !section.starts_with("record of .edited:");
+        let records: String = records.split(&end).filter(is_ours).collect();
         files + &records
     }
 
@@ -527,10 +529,6 @@ impl Machine {
                 }
                 // As in version 3, removing an overlay needs no force.
                 let is_scrubbed = self.held.overlaid.contains(path) && !defined.overlaid.contains(path);
-                // The history has no content of sensitive files. Adopted ones that others may not read are sensitive.
-                if force && node.mode & 0o007 == 0 && self.defined.adopted.contains(&**path) {
-                    continue;
-                }
                 let is_overwritten = force || is_scrubbed || self.held.is_purged(path);
                 let all = || self.last_differences();
                 ensure(is_overwritten && history.get_or_insert_with(all).contains(&*line), || {

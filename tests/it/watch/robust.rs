@@ -44,7 +44,8 @@ pub(super) fn plugin_missing() {
         let program = if is_below { root.join("opt/holo-x") } else { elsewhere.path().join("holo-x") };
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::rename(root.join("usr/lib/holo/holo-x"), &program).unwrap();
-        root.write("etc/holorc", format!("plugin x={}\n", program.display()));
+        // A line without a path does not hinder it.
+        root.write("etc/holorc", format!("plugin x={}\nplugin y=\n", program.display()));
         let mut watching = Watching::start(&root, &["--apply"]);
         let away = program.with_extension("away");
         for _ in 0..times {

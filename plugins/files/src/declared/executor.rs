@@ -42,8 +42,8 @@ enum Effect {
     None,
     /// The entity is provisioned; contains the messages.
     Made(Vec<String>),
-    /// The original state of the path is restored.
-    Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_anything_found: bool },
+    /// The original state of the path is restored, unless other entities have taken over everything.
+    Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_taken: bool },
 }
 
 /// The result of preparing a change.
@@ -175,15 +175,13 @@ impl<'a> Executor<'a> {
         effect: Effect,
         output: &mut Output<'_>,
     ) -> Result<Applied, DeclaredError> {
-        let (shown, path, base, before, is_anything_found) = match effect {
+        let (shown, path, base, before, is_taken) = match effect {
             Effect::None => return Ok(Applied::Unchanged),
             Effect::Made(messages) => return Ok(Applied::Changed(messages)),
-            Effect::Scrubbed { shown, path, base, before, is_anything_found } => {
-                (shown, path, base, before, is_anything_found)
-            }
+            Effect::Scrubbed { shown, path, base, before, is_taken } => (shown, path, base, before, is_taken),
         };
         let waits = !remembered.base.is_empty();
-        if waits && !is_anything_found {
+        if is_taken {
             return Ok(Applied::Unchanged);
         }
         if waits {
@@ -194,6 +192,10 @@ impl<'a> Executor<'a> {
             return Ok(Applied::Changed(vec![format!("kept {shown}, because it is not empty")]));
         }
         let back = super::back(&base, &before);
+        if back == super::FORGET && self.inspection.tracker.is_overlaid(&path) {
+            // A killed apply had already laid the overlay that replaces it.
+            return Ok(Applied::Unchanged);
+        }
         let what = if back == super::FORGET { remembered.id.clone() } else { shown };
         Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
     }
@@ -273,15 +275,16 @@ impl Executor<'_> {
             return Ok(Prepared::Change(Box::new(change), consequences));
         }
         let was_sensitive = remembered.base.get(&subject.path).is_some_and(|track| track.sensitive);
+        let sensitive = definition.sensitive || was_sensitive;
         let is_file = matches!(current, State::File { .. } | State::Symlink { .. });
         let has_content = is_file || !matches!(desired, State::Directory { .. });
-        if has_content && !definition.sensitive && !was_sensitive {
+        if has_content && !sensitive {
             let before = || preview::live(&subject.path, &current, inspection);
             inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
         let mut messages = Vec::new();
-        if decision == Decision::NeedsForce && mode.keeps_edited() {
-            let (place, sensitive) = (tracker.place(&subject.path), definition.sensitive || was_sensitive);
+        if decision == Decision::NeedsForce && mode.keeps_edited(sensitive) && (is_file || !mode.force) {
+            let place = tracker.place(&subject.path);
             let kept = inspection.host.keep_edited(entity.id(), &subject.path, &place, sensitive);
             if kept.map_err(of_change)? != current {
                 return Err(DeclaredError::Meanwhile);
@@ -330,7 +333,8 @@ impl Executor<'_> {
         let before = found.get(&path).cloned().unwrap_or(State::Absent);
         let base = remembered.base.get(&path).map_or(State::Absent, |track| track.beside(&before).base);
         let shown = self.inspection.shown(&entity.path);
-        let effect = Effect::Scrubbed { shown, path, base, before, is_anything_found: !found.is_empty() };
+        let is_taken = !remembered.base.is_empty() && found.is_empty();
+        let effect = Effect::Scrubbed { shown, path, base, before, is_taken };
         let found = if mode.force { Found::new() } else { found };
         let consequences = Consequences { index, takes_over: Vec::new(), force: mode.force, effect };
         Ok(Prepared::Change(Box::new(EntityChange::scrub(remembered, found)), consequences))

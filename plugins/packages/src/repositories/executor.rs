@@ -193,7 +193,8 @@ fn apply_files<'a>(
         return Ok(Files::Ended(deferred));
     }
     answers.begin(index);
-    let kept = plan.files.iter().filter(|file| file.is_edited && job.mode.keeps_edited());
+    let is_kept = |file: &&PlannedFile| file.is_edited && job.mode.keeps_edited(is_secret(file, &plan.remembered.base));
+    let kept = plan.files.iter().filter(is_kept);
     let kept: Vec<String> = kept.map(|file| edited::kept(&inspection.host.below_root(&file.path))).collect();
     let changes = plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path)));
     let said: Vec<String> = kept.into_iter().chain(changes).collect();
@@ -238,15 +239,15 @@ fn carry_out(
     tracker.keep_many(files.iter().filter_map(|file| file.bytes.as_deref()))?;
     let mut changes = Vec::new();
     for file in files {
-        if file.is_edited && mode.keeps_edited() {
+        let sensitive = is_secret(&file, &remembered.base);
+        if file.is_edited && mode.keeps_edited(sensitive) {
             let place = tracker.place(&file.path);
-            let sensitive = is_secret(&file, &remembered.base);
             if inspection.host.keep_edited(&entity.id, &file.path, &place, sensitive)? != file.current {
                 return Err(RepositoryError::Meanwhile);
             }
         }
         if file.current != file.desired {
-            before.add(inspection, &file.path, &file.current, is_secret(&file, &remembered.base))?;
+            before.add(inspection, &file.path, &file.current, sensitive)?;
             keep_replaced(inspection, &file, &remembered.base, output);
         }
         let found = (!mode.force).then_some(file.current);
