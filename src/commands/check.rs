@@ -18,11 +18,13 @@ use crate::plan::select::Selected;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, RemarkKind, Remarks, Reporter};
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use holo_events::Tally;
 use holo_protocol::{Message, words};
 use holo_state::Database;
 use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -141,20 +143,28 @@ pub(super) fn exit_code(tally: Tally) -> u8 {
     }
 }
 
-/// Remarks about runs that have been forwarded. They are not repeated as long as each look at everything finds them again.
+/// Remarks about runs that have been forwarded. They are not repeated as long as each look at everything finds them again, and the file
+/// with which they begin, if any, has not changed.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// Those since the last look at everything began.
-    now: HashSet<BString>,
+    now: HashSet<(BString, Option<FileStamp>)>,
     /// While that goes on, those from before.
-    before: HashSet<BString>,
+    before: HashSet<(BString, Option<FileStamp>)>,
 }
+
+/// Distinguishes versions of a file: the inode, and the time of its last change.
+type FileStamp = (u64, i64, i64);
 
 impl Told {
     /// Returns true if a remark has not been forwarded yet.
     pub(super) fn is_new(&mut self, text: BString) -> bool {
-        let is_known = self.before.contains(&text);
-        self.now.insert(text) && !is_known
+        let file = text.split_once_str(":").map(|(file, _)| file.to_path_lossy());
+        let found = file.and_then(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
+        let stamp = found.map(|found| (found.ino(), found.ctime(), found.ctime_nsec()));
+        let remark = (text, stamp);
+        let is_known = self.before.contains(&remark);
+        self.now.insert(remark) && !is_known
     }
 
     /// A look at everything begins.

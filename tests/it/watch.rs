@@ -626,12 +626,15 @@ fn broken() {
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.until("repaired");
     watching.expect_silence();
-    // It is reported once, and again after it was corrected.
+    // It is reported once, and again after its file was changed, or it was corrected.
     let definition = "usr/share/holo/files/90-broken.toml";
     for _ in 0..2 {
         root.write(definition, "[[file]]\npath = \"relative\"\n");
         let error = watching.until("error").pop().unwrap()["text"].to_string();
         assert!(error.contains("90-broken.toml:2"), "{error}");
+        watching.expect_silence();
+        root.write(definition, "[[file]]\npath = \"relative\"\n");
+        assert!(watching.until("error").pop().unwrap()["text"].to_string().contains("90-broken.toml:2"));
         root.write("usr/share/holo/files/91-other.toml", "");
         watching.expect_silence();
         fs::remove_file(root.join(definition)).unwrap();

@@ -101,7 +101,6 @@ impl CurrentRun {
                     Outcome::Failed => {
                         let reason = reason.as_ref().map(ToString::to_string);
                         let reason = reason.or_else(|| self.troubles.last_error(&entity));
-                        self.left_alone.remove(&entity);
                         self.troubles.failed.insert(entity, reason);
                     }
                     Outcome::Pending => {
