@@ -36,7 +36,7 @@ impl Walk<'_> {
     /// Returns the reason for which an entity is not changed now, if there is one.
     pub(super) fn hold(&self, entity: EntityIndex) -> Option<Hold> {
         match self.waiting.get(&entity) {
-            // A refresh is no repair: what changes the other entity has its own limit.
+            // A refresh is not a repair: the repairs of the entity that has changed are limited themselves.
             Some(Hold::LeftAlone) if self.refreshes.is_new(self.entities[entity].id()) => {}
             Some(&hold) => return Some(hold),
             None => {}

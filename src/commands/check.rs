@@ -19,12 +19,11 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, RemarkKind, Remarks, Reporter};
 use bstr::{BString, ByteSlice};
-use holo_events::Tally;
+use holo_events::{FileStamp, Tally};
 use holo_protocol::{Message, words};
 use holo_state::Database;
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -143,36 +142,32 @@ pub(super) fn exit_code(tally: Tally) -> u8 {
     }
 }
 
-/// Remarks about runs that have been forwarded. They are not repeated as long as each look at everything finds them again, and the file
-/// with which they begin, if any, has not changed.
+/// Remarks about runs that have been forwarded. A remark is only repeated if a survey in between did not find it, or if it begins with the
+/// name of a file that has changed since.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Those since the last look at everything began.
+    /// Those since the last survey began.
     now: HashSet<(BString, Option<FileStamp>)>,
-    /// While that goes on, those from before.
+    /// During a survey, those from before it.
     before: HashSet<(BString, Option<FileStamp>)>,
 }
-
-/// Distinguishes versions of a file: the inode, and the time of its last change.
-type FileStamp = (u64, i64, i64);
 
 impl Told {
     /// Returns true if a remark has not been forwarded yet.
     pub(super) fn is_new(&mut self, text: BString) -> bool {
         let file = text.split_once_str(":").map(|(file, _)| file.to_path_lossy());
         let found = file.and_then(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
-        let stamp = found.map(|found| (found.ino(), found.ctime(), found.ctime_nsec()));
-        let remark = (text, stamp);
+        let remark = (text, found.as_ref().map(FileStamp::of));
         let is_known = self.before.contains(&remark);
         self.now.insert(remark) && !is_known
     }
 
-    /// A look at everything begins.
+    /// A survey begins.
     pub(super) fn begin(&mut self) {
         self.before.extend(self.now.drain());
     }
 
-    /// A look at everything has ended: what it has not found any more is new when it comes again.
+    /// A survey has ended: a remark that it did not find is new when it comes again.
     pub(super) fn end(&mut self) {
         self.before.clear();
     }

@@ -119,7 +119,7 @@ impl Repairs {
         self.of.get(id)?.left_alone_until(now)
     }
 
-    /// Records that an entity was refreshed because another one was changed. This is no repair; it ends that the entity is left alone.
+    /// Records that an entity was refreshed because another one was changed. It does not count as a repair, and the entity is no longer left alone.
     pub(super) fn refreshed(&mut self, id: &BStr, definition: Option<Fingerprint>, now: Timestamp) {
         let repaired = self.acted(id, definition, now);
         if repaired.left_alone.take().is_some() {
@@ -156,10 +156,9 @@ impl Repairs {
 
     /// Forgets the entities that are due for a refresh since they were last changed.
     fn forget_outdated(&mut self, refreshes: &Refreshes) {
-        let outdated: Vec<BString> =
+        let outdated: BTreeSet<BString> =
             self.of.keys().filter(|id| self.has_new_refresh(id.as_bstr(), refreshes)).cloned().collect();
-        outdated.iter().for_each(|id| drop(self.of.remove(id)));
-        self.changed.extend(outdated);
+        self.retain(|id| !outdated.contains(id));
     }
 
     fn has_new_refresh(&self, id: &BStr, refreshes: &Refreshes) -> bool {

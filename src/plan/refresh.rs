@@ -134,8 +134,7 @@ impl Refreshes {
         self.sources.len()
     }
 
-    /// Returns the time of the first of the last changes of the sources because of which the refresh of a target is due; `None` if it is
-    /// not due or no time is known.
+    /// Returns the earliest time at which a source of a due refresh last changed; `None` if the refresh is not due, or no time is known.
     #[must_use]
     pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {
         self.due_states(target).filter_map(|state| state.change.time()).min()

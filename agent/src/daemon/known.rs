@@ -3,11 +3,10 @@
 use super::health::Found;
 use crate::event::{DefinitionError, What};
 use crate::report::{Health, Trouble, TroubleKind};
-use holo_events::{HealthState, Line, Writer};
+use holo_events::{FileStamp, HealthState, Line, Writer};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// Entities with problems.
 #[derive(Debug, Default)]
@@ -19,16 +18,7 @@ pub(super) struct Known {
     /// The entities with problems that a new watch has not reported yet.
     unconfirmed: BTreeSet<String>,
     /// The errors in definitions that were reported, with the states of their files then.
-    definition_errors: BTreeMap<DefinitionError, FileStamp>,
-}
-
-/// What changes when a file is changed: its inode, and the time of the last change in seconds and nanoseconds. `None` if
-/// there is no file.
-type FileStamp = Option<(u64, i64, i64)>;
-
-fn stamp(file: &str) -> FileStamp {
-    let metadata = fs::metadata(file).ok()?;
-    Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+    definition_errors: BTreeMap<DefinitionError, Option<FileStamp>>,
 }
 
 /// The reason of a failure that was reported without one.
@@ -137,7 +127,7 @@ impl Known {
 
     /// Returns the event for an invalid definition, unless the file is unchanged since the last one.
     fn misdefined(&mut self, error: DefinitionError) -> Option<What> {
-        let stamp = stamp(&error.file);
+        let stamp = fs::metadata(&error.file).ok().as_ref().map(FileStamp::of);
         self.definition_errors.retain(|other, before| other.file != error.file || *before == stamp);
         let is_new = self.definition_errors.insert(error.clone(), stamp).is_none();
         is_new.then_some(What::DefinitionError(error))

@@ -34,6 +34,8 @@ use holo_protocol::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// The version of the lines, with which each of them starts.
@@ -143,6 +145,19 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
+}
+
+/// A version of a file: its inode, and the time at which it last changed, in seconds and nanoseconds. A line about a definition is
+/// repeated when the version of its file is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileStamp(u64, i64, i64);
+
+impl FileStamp {
+    /// Returns the version that this metadata describes.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> FileStamp {
+        FileStamp(metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+    }
 }
 
 /// Returns a duration in seconds, rounded to milliseconds.

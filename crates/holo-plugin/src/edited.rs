@@ -1,5 +1,5 @@
-//! Contents that are kept: what a person has edited, before `on_edit = "overwrite"` overwrites it, or force, if it is sensitive and
-//! therefore has no differences in the history; and the originals of entities that are forgotten.
+//! Contents that are kept: edited versions, before `on_edit = "overwrite"` overwrites them, or force if they are sensitive, because the
+//! history has no differences of those; and the originals of entities that are forgotten.
 
 use crate::{Host, Mode, Output};
 use holo_change::PathHandle;

@@ -193,7 +193,7 @@ impl<'a> Executor<'a> {
         }
         let back = super::back(&base, &before);
         if back == super::FORGET && self.inspection.tracker.is_overlaid(&path) {
-            // A killed apply had already laid the overlay that replaces it.
+            // The overlay that replaces it was applied already, by an apply that was killed then.
             return Ok(Applied::Unchanged);
         }
         let what = if back == super::FORGET { remembered.id.clone() } else { shown };
