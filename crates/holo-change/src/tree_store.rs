@@ -337,7 +337,7 @@ impl OwnedTree {
         manifest.entries.keys().all(|path| manifest.waiting.contains(path)) && !self.waiting().is_empty()
     }
 
-    /// Returns the paths with manual changes that would be lost by a removal of the tree.
+    /// Returns the paths with manual changes that a change of the tree to these entries would lose.
     ///
     /// # Errors
     /// If a path cannot be read, or a base could not be restored.
@@ -347,6 +347,7 @@ impl OwnedTree {
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PathBuf>, TreeError> {
-        Ok(Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, claims)?.losses)
+        let plan = Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, claims)?;
+        Ok(plan.losses.iter().map(|path| self.location.full(path)).collect())
     }
 }

@@ -5,11 +5,12 @@ use holo_change::{PathError, Tree};
 use holo_protocol::Witness;
 use holo_protocol::words::reason;
 use nix::unistd::{self, User};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The files with users and groups, and the one with the order of the sources of accounts.
 const USERS: &str = "/etc/passwd";
@@ -20,7 +21,10 @@ const ORDER: &str = "/etc/nsswitch.conf";
 /// `etc/passwd` and `etc/group` below the root.
 #[derive(Debug)]
 pub struct Accounts {
-    below: Option<Arc<Tree>>,
+    /// The root, unless it is that of the running system.
+    below: Option<PathBuf>,
+    /// The owners that were looked up for the current request, by kind and name. Thousands of files may have the same.
+    owners: Mutex<HashMap<(&'static str, String), u32>>,
 }
 
 /// A user of the running system, from its name service.
@@ -77,13 +81,42 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    /// Opens the accounts of the host.
+    pub(crate) fn below(root: &Path) -> Accounts {
+        Accounts { below: (root != Path::new("/")).then(|| root.to_owned()), owners: Mutex::default() }
+    }
+
+    /// Returns the IDs of an owner and a group, each given by name or ID. They do not change during a request.
     ///
     /// # Errors
-    /// If its root cannot be opened.
-    pub fn open(host: &Host) -> holo_change::error::Result<Accounts> {
-        let below = if host.test_mode() { Some(Tree::open(host.root())?) } else { None };
-        Ok(Accounts { below })
+    /// If one does not exist, or cannot be looked up.
+    pub fn owners(&self, owner: Option<&str>, group: Option<&str>) -> Result<(Option<u32>, Option<u32>), AccountError> {
+        let owner = owner.map(|name| self.owner("user", name, Accounts::user)).transpose()?;
+        let group = group.map(|name| self.owner("group", name, Accounts::group)).transpose()?;
+        Ok((owner, group))
+    }
+
+    fn owner(
+        &self,
+        kind: &'static str,
+        name: &str,
+        find: impl FnOnce(&Accounts, &str) -> Result<u32, AccountError>,
+    ) -> Result<u32, AccountError> {
+        let key = (kind, name.to_owned());
+        if let Some(id) = self.known_owners().get(&key) {
+            return Ok(*id);
+        }
+        let id = find(self, name)?;
+        self.known_owners().insert(key, id);
+        Ok(id)
+    }
+
+    /// Looks all owners up again from now on, as a request begins.
+    pub(crate) fn forget_owners(&self) {
+        self.known_owners().clear();
+    }
+
+    fn known_owners(&self) -> MutexGuard<'_, HashMap<(&'static str, String), u32>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the ID of a user, given by name or ID.
@@ -127,7 +160,7 @@ impl Accounts {
                 name: name.to_owned(),
                 error: errno.into(),
             })?,
-            Some(root) => in_file(root, file, name)?,
+            Some(root) => in_file(&Tree::open(root)?, file, name)?,
         };
         found.or_else(|| name.parse().ok()).ok_or_else(|| AccountError::Unknown { kind, name: name.to_owned() })
     }
@@ -211,7 +244,7 @@ mod tests {
         let host =
             Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.path().into() } else { "x".into() }))
                 .unwrap();
-        let accounts = Accounts::open(&host).unwrap();
+        let accounts = host.accounts();
         assert_eq!(accounts.user("fred").unwrap_err().to_string(), "there is no user \"fred\"");
         assert_eq!(accounts.user("1234").unwrap(), 1234);
         fs::create_dir(&etc).unwrap();
@@ -237,7 +270,8 @@ mod tests {
     #[test]
     fn the_running_system_is_asked() {
         let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
-        let accounts = Accounts::open(&host.unwrap()).unwrap();
+        let host = host.unwrap();
+        let accounts = host.accounts();
         assert_eq!((accounts.user("root").unwrap(), accounts.group("root").unwrap()), (0, 0));
     }
 }

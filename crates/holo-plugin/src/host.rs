@@ -1,5 +1,6 @@
 //! The environment of a plugin: its directories and the root directory.
 
+use crate::accounts::Accounts;
 use crate::copies::Copies;
 use crate::kept::Kept;
 use holo_change::{Locations, join};
@@ -36,6 +37,7 @@ pub struct Host {
     jobs: Option<NonZero<usize>>,
     knowledge: Knowledge,
     system: Arc<System>,
+    accounts: Arc<Accounts>,
 }
 
 /// A required environment variable is not set.
@@ -71,6 +73,7 @@ impl Host {
         Ok(Host {
             knowledge: Knowledge::with_inputs(&root, &inputs, Some(&facts)),
             system: Arc::new(System::new(&root)),
+            accounts: Arc::new(Accounts::below(&root)),
             resources: several.unwrap_or(only),
             locations: locations(root, directory(names::STATE_DIR)?, cache_dir),
             api_version,
@@ -209,6 +212,12 @@ impl Host {
     #[must_use]
     pub fn system(&self) -> &System {
         &self.system
+    }
+
+    /// Returns the users and groups.
+    #[must_use]
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Marks work as uninterruptible until the returned guard is dropped. A dispatcher of version 4 that is told to

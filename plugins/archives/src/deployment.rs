@@ -69,9 +69,6 @@ impl Deployment<'_> {
         if state.download == DownloadState::Modified {
             self.store.keep_replaced([self.path()?.into()], output);
         }
-        if let Some(tree) = self.tree()? {
-            self.store.keep_replaced(state.drift.changed.iter().map(|path| Path::new(&tree).join(path)), output);
-        }
         let local = self.fetch(&mut state, force, changes, output);
         if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {
             self.set_attributes(&mut state, force, changes)?;
@@ -328,12 +325,9 @@ impl Deployment<'_> {
     }
 
     fn owner(&self) -> Result<Ownership, ArchiveError> {
-        let accounts = Accounts::open(self.host)?;
         let (owner, group) = (self.archive.owner.as_deref(), self.archive.group.as_deref());
-        Ok(Ownership {
-            uid: owner.map(|name| accounts.user(name)).transpose().map_err(ArchiveError::Account)?,
-            gid: group.map(|name| accounts.group(name)).transpose().map_err(ArchiveError::Account)?,
-        })
+        let (uid, gid) = self.host.accounts().owners(owner, group).map_err(ArchiveError::Account)?;
+        Ok(Ownership { uid, gid })
     }
 
     /// Sets the owner and mode of the download without downloading it again.

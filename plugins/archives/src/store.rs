@@ -7,7 +7,8 @@ use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claims};
 use holo_change::error::PathError;
-use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeOwner, TreeStore};
+use holo_change::manifest::ManifestEntry;
+use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeError, TreeOwner, TreeStore};
 use holo_download::{ChecksumCache, Validators, sha256};
 use holo_plugin::definitions::Globs;
 use holo_plugin::{Host, Output, Shown, Sink, Stream};
@@ -44,6 +45,18 @@ impl Store {
         for path in paths {
             self.host.keep_replaced(&path, || Shown::found(&self.trees.root().place(&path)), output);
         }
+    }
+
+    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites.
+    pub(crate) fn keep_losses(
+        &self,
+        tree: &OwnedTree,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
+        owners: &PathOwners,
+        output: &mut Output<'_>,
+    ) -> Result<(), TreeError> {
+        self.keep_replaced(tree.losses(wanted, owners, self.claims())?, output);
+        Ok(())
     }
 
     /// Opens the stores for an archive.

@@ -166,8 +166,8 @@ impl<'a> Checks<'a> {
         let checked = self.inspection.as_ref().map_err(Clone::clone).and_then(|inspection| {
             let has_records = || *self.has_records.get_or_init(|| access::has_records(inspection.host));
             let verdict = match inspection.check(entity, mode, output)? {
-                Verdict::InDesiredState if has_records() => access::found_right(entity, inspection)?,
-                verdict => verdict,
+                (Verdict::InDesiredState, false) if has_records() => access::found_right(entity, inspection)?,
+                (verdict, _) => verdict,
             };
             match Accesses::concern(entity, has_records) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),

@@ -7,8 +7,8 @@ use crate::render::Rendered;
 use crate::source::Item;
 use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track, Tracker};
 use holo_change::{Kind, in_shares};
+use holo_plugin::Host;
 use holo_plugin::definitions::values;
-use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::path::{Path, PathBuf};
@@ -231,12 +231,7 @@ struct Wanted {
 impl Wanted {
     fn from_definition(definition: &ScaffoldDefinition, host: &Host) -> Result<Wanted> {
         let mode = |key, text: &Option<String>| text.as_deref().and_then(|text| values::mode(key, text).ok());
-        let (mut uid, mut gid) = (None, None);
-        if definition.owner.is_some() || definition.group.is_some() {
-            let accounts = Accounts::open(host)?;
-            uid = definition.owner.as_deref().map(|owner| accounts.user(owner)).transpose()?;
-            gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
-        }
+        let (uid, gid) = host.accounts().owners(definition.owner.as_deref(), definition.group.as_deref())?;
         let (mode, dir_mode) = (mode("mode", &definition.mode), mode("dir_mode", &definition.dir_mode));
         let (own_uid, own_gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let ours = Attributes { mode: FILE_MODE, uid: own_uid, gid: own_gid };

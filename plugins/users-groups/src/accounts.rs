@@ -131,7 +131,7 @@ impl Accounts {
 
 /// Returns the name of a group that only the name service knows, such as one of a directory.
 fn name_elsewhere(host: &Host, number: u32) -> Option<String> {
-    holo_plugin::Accounts::open(host).ok()?.group_name(number)
+    host.accounts().group_name(number)
 }
 
 /// Reads a file. A missing file is empty.

@@ -4,7 +4,7 @@ use crate::account::{Account, AccountError, AccountId, Kind};
 use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
 use crate::providers::Command;
-use holo_plugin::{Accounts, Host, process};
+use holo_plugin::{Host, process};
 use std::path::Path;
 
 impl AccountEntity {
@@ -33,7 +33,7 @@ impl AccountEntity {
             return Ok(Some(format!("{} is not installed", command.program)));
         }
         let id = &self.id;
-        let named = Accounts::open(host)?;
+        let named = host.accounts();
         let exists = |kind: Kind, name: &str| match kind {
             Kind::User => named.user(name).is_ok(),
             Kind::Group => named.group(name).is_ok(),

@@ -2,9 +2,12 @@
 
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
-    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Package, Together, Write,
+    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Link, Package, Together,
+    Write,
 };
-use super::steps::Wish::{Absent, Access, Directory, Edits, File, Nothing, Overlay, OverlayLink, Script, Symlink};
+use super::steps::Wish::{
+    Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink,
+};
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
     (
@@ -603,6 +606,46 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
             Define("etc/app/y", Overlay("other\n")),
             Force,
+        ],
+    ),
+    (
+        "what force overwrites when an archive takes over an edited file of a scaffold is in the history",
+        &[
+            Fill("etc/app", Scaffold(&["y", "sub/z"], 0)),
+            Apply,
+            Fill("etc/app", Archive(&["y", "sub/z"], 1)),
+            Append("etc/app/sub/z", 14),
+            Force,
+        ],
+    ),
+    (
+        "an edited block cannot be removed for a file that replaces it",
+        &[
+            Define("etc/app/y", Edits("ini", true)),
+            Apply,
+            Write("etc/app/y", 17),
+            Define("etc/app/y", InPlace("other\n[life]\nkey = 3\n")),
+            Apply,
+        ],
+    ),
+    (
+        "a declared file that a killed plugin has left becomes an overlay on the file of a package",
+        &[
+            Define("etc/b.conf", File("ours\n")),
+            KillPlugins("write", 5),
+            Define("etc/b.conf", Overlay("ours\n")),
+            Package("etc/b.conf", ".dpkg-old", 7),
+            Apply,
+        ],
+    ),
+    (
+        "a plugin is killed before it lays an overlay on a file with two names",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Link("etc/app/y", "etc/app/name"),
+            Define("etc/app/y", Overlay("other\n[life]\nkey = 3\n")),
+            KillPlugins("mkdir", 1),
         ],
     ),
 ];

@@ -6,7 +6,7 @@ use crate::group::{Results, Step, Store, Unsynced, take_concurrently};
 use crate::image::{Image, Meanwhile, Stamp, Unmanageable};
 use crate::path_handle::{Durability, PathHandle, TEMPORARY};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// A change of a target, which is staged in parts and then [committed](crate::group::commit).
@@ -172,8 +172,13 @@ impl ImageChange {
         store.create_staging_folder()?;
         let (target, intent) = (store.target(&self.path), store.intent(&self.path));
         let temporary = target.temporary(TEMPORARY);
-        // The directory may have been deleted together with the target.
-        target.in_folder(|| image.write_to_all(&[&intent, &temporary]))?;
+        if self.keeps_base {
+            // Until the base is in place, nobody would find the file next to the target after a kill.
+            image.write_to(&intent)?;
+        } else {
+            // The directory may have been deleted together with the target.
+            target.in_folder(|| image.write_to_all(&[&intent, &temporary]))?;
+        }
         (self.writes_target, self.recording) = (true, Recording::New);
         Ok(())
     }
@@ -257,7 +262,7 @@ impl Store for ImageStore {
         if change.keeps_base {
             files.push(self.staged_base(&change.path));
         }
-        if change.writes_target {
+        if change.writes_target && !change.keeps_base {
             files.push(self.target(&change.path).temporary(TEMPORARY));
         }
         if change.writes_target || change.recording == Recording::New {
@@ -268,12 +273,22 @@ impl Store for ImageStore {
 
     /// From this step on, a stock file may be overwritten.
     fn keep(&self, change: &mut ImageChange) -> Result<Unsynced> {
-        let mut names = Vec::new();
+        let (mut files, mut names) = (Vec::new(), Vec::new());
         if change.keeps_base {
             let base = self.base(&change.path);
             names.extend(base.create_folder()?);
             self.staged_base(&change.path).rename_to(&base)?;
             names.push(base);
+            if change.writes_target {
+                let (target, intent) = (self.target(&change.path), self.intent(&change.path));
+                let temporary = target.temporary(TEMPORARY);
+                let Ok(Some(intended)) = Image::load(&intent) else {
+                    return Err(PathError::new("read", intent.shown(), io::Error::from(ErrorKind::NotFound)));
+                };
+                // Its directory may have been deleted, too.
+                target.in_folder(|| intended.write_to(&temporary))?;
+                files.push(temporary);
+            }
         }
         if change.writes_target {
             names.push(self.intent(&change.path));
@@ -281,7 +296,7 @@ impl Store for ImageStore {
         if change.moves_base {
             names.extend(self.unsynced_staging());
         }
-        Ok(Unsynced { files: Vec::new(), names })
+        Ok(Unsynced { files, names })
     }
 
     fn replace(&self, change: &mut ImageChange) -> Result<Unsynced> {

@@ -43,6 +43,8 @@ pub(super) fn serve_session<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    // The process ends, which frees the memory of thousands of entities at once.
+    mem::forget(server.known);
     ExitCode::SUCCESS
 }
 
@@ -70,6 +72,8 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
 
     fn answer(&mut self, request: &Request) -> io::Result<()> {
         self.answers.request = request.request;
+        // Other plugins may have changed accounts since the last request.
+        self.host.accounts().forget_owners();
         if !request.resource_dirs.is_empty() {
             self.host.set_resources(
                 request.resource_dirs.iter().map(|path| path.as_bstr().to_path_lossy().into()).collect(),

@@ -117,6 +117,9 @@ impl Deployment<'_> {
         {
             pending.into_iter().for_each(|pending| self.note_change(pending));
         }
+        if force {
+            self.store.keep_losses(extracted, &staged.entries, &owners, output)?;
+        }
         let version = NewVersion { staged: Some(staged), recipe, claims: Arc::clone(self.store.claims()), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;

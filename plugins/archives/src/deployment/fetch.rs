@@ -160,6 +160,9 @@ impl Deployment<'_> {
         set_ownership(&complete.file, &complete.path.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&complete.path], [])?;
         let taken = self.save_base_of_download(state, force)?;
+        if taken.as_ref().is_some_and(|adoption| adoption.loses_changes) {
+            self.store.keep_replaced([self.path()?.into()], output);
+        }
         state.record.incoming = Some(self.download_record(&complete));
         self.save_record(state)?;
         self.release(&taken, state)?;

@@ -48,14 +48,11 @@ pub(super) fn changed_below(host: &Host, among: &HashSet<String>) -> BTreeSet<St
     ids.into_iter().filter(|id| among.contains(id) && recall(id).is_some_and(|record| is_recursive(&record))).collect()
 }
 
-/// Returns the verdict on an entity that is found in its desired state. If it is new, another entity may have changed its permissions along
-/// with everything below a directory, and puts the original ones back before.
+/// Returns the verdict on a new entity that is found in its desired state: another entity may have changed its permissions along with
+/// everything below a directory, and puts the original ones back before.
 pub(super) fn found_right(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Verdict, DeclaredError> {
     let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
     let path = inspection.tracker.canonical(&entity.path)?;
-    if inspection.recall(entity)?.is_some_and(|record| record.base.get(&path).is_some()) {
-        return Ok(Verdict::InDesiredState);
-    }
     let (records, own) = (records(inspection.host), entity.id());
     let place = inspection.tracker.place(&path);
     for id in records.ids()?.into_iter().filter(|id| *id != own) {

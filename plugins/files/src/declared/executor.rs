@@ -67,7 +67,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         let hindered = match Inspection::open(host)
             .and_then(|inspection| inspection.check(job.entity, job.mode, &mut answers.output(index)))
         {
-            Ok(Verdict::NeedsForce(to)) if !job.mode.force => Some(Applied::NeedsForce(to)),
+            Ok((Verdict::NeedsForce(to), _)) if !job.mode.force => Some(Applied::NeedsForce(to)),
             Err(DeclaredError::NeedsForce(_)) if job.mode.force => None,
             Err(error) => Some(error.tell(&mut answers.output(index)).with_nothing_changed()),
             Ok(_) => None,
@@ -249,6 +249,7 @@ impl Executor<'_> {
             Decision::NeedsForce if !mode.force && !can_be_kept(&wanted, mode) => {
                 return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
             }
+            Decision::Change if !mode.force => inspection.reject_edits(&subject)?,
             Decision::Nothing | Decision::Change | Decision::NeedsForce => {}
         }
         if !has_begun {

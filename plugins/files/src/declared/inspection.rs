@@ -6,7 +6,7 @@ use super::wanted::{self, DeclaredError, Wanted};
 use crate::edits;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim, Claims, Layers};
-use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
+use holo_change::tracked::{Decision, Found, State, Tracker, Tracks, Unmanaged};
 use holo_change::{Content, Image, Tree, path_bytes};
 use holo_plugin::{
     Entity, FilePair, ForceTo, Host, Mode, Output, Preview, Shown, Validation, ValidationError, Verdict, edited,
@@ -73,8 +73,12 @@ impl<'a> Inspection<'a> {
 
     /// Returns true if an overlay of the run is laid on a file.
     pub(super) fn has_overlay(&self, path: &Path) -> bool {
-        let layers = self.layers.get_or_init(|| claims::layers(self.host.locations()));
-        matches!(layers.get(path), Some(None))
+        matches!(self.layer(path), Some(None))
+    }
+
+    /// Returns what the run lays on a file, if anything: an overlay (`None`), or the edit with this ID.
+    fn layer(&self, path: &Path) -> Option<&Option<String>> {
+        self.layers.get_or_init(|| claims::layers(self.host.locations())).get(path)
     }
 
     pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
@@ -147,15 +151,28 @@ impl<'a> Inspection<'a> {
         Ok(leftovers)
     }
 
+    /// Returns the effect of applying a file, and whether its record contains the original state of its path.
     pub(super) fn check(
         &self,
         entity: &DeclaredFile,
         mode: Mode<'_>,
         output: &mut Output<'_>,
+    ) -> Result<(Verdict, bool), DeclaredError> {
+        let Some(definition) = &entity.definition else { return Ok((self.check_scrubbing(entity)?, true)) };
+        let subject = self.subject(entity, self.recall(entity)?)?;
+        let is_known = subject.is_known() && subject.takes_over.is_empty();
+        Ok((self.check_declared(entity, definition, subject, mode, output)?, is_known))
+    }
+
+    fn check_declared(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        mut subject: Subject,
+        mode: Mode<'_>,
+        output: &mut Output<'_>,
     ) -> Result<Verdict, DeclaredError> {
         let shown = self.shown(&entity.path);
-        let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
-        let mut subject = self.subject(entity, self.recall(entity)?)?;
         // Below an overlay, the current state is that of its base, which is restored first.
         let (decision, wanted, current) = match self.decide(&mut subject, definition, false) {
             // An apply takes the edits back first, and decides then.
@@ -170,9 +187,7 @@ impl<'a> Inspection<'a> {
         let desired = wanted.desired();
         let is_kept = decision == Decision::NeedsForce && can_be_kept(&wanted, mode);
         Ok(match decision {
-            Decision::Change
-                if leftovers.is_empty() && self.is_met_without_edits(&subject.path, &current, &desired) =>
-            {
+            Decision::Change if leftovers.is_empty() && self.is_met_without_edits(&subject, &current, &desired)? => {
                 Verdict::InDesiredState
             }
             Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
@@ -190,19 +205,37 @@ impl<'a> Inspection<'a> {
         })
     }
 
-    /// Returns true if the desired state is what is left when an apply has taken back the edits of a file.
-    fn is_met_without_edits(&self, path: &Path, current: &State, desired: &State) -> bool {
-        if !self.tracker.is_edited(path).unwrap_or(false) {
-            return false;
+    /// Returns true if the desired state is what is left when an apply has taken back the edits of a file. Fails if they
+    /// stay.
+    fn is_met_without_edits(&self, subject: &Subject, current: &State, desired: &State) -> Result<bool, DeclaredError> {
+        if !self.tracker.is_edited(&subject.path)? {
+            return Ok(false);
         }
-        match edits::without_orphans(path, self.host) {
+        Ok(match edits::without_orphans(&subject.path, self.host) {
             Some(None) => *desired == State::Absent,
             Some(Some(Image { content: Content::File { place, .. }, .. })) => {
                 let left = State::of(&place);
                 left.is_ok_and(|left| left.content().is_some() && left.content() == desired.content())
                     && current.attributes() == desired.attributes()
             }
-            Some(Some(_)) | None => false,
+            Some(Some(_)) => false,
+            None => {
+                self.reject_edits(subject)?;
+                false
+            }
+        })
+    }
+
+    /// Fails if the file of a new entity contains edits, which must be taken back first. Without `--force`, those that a
+    /// person has changed are not.
+    pub(super) fn reject_edits(&self, subject: &Subject) -> Result<(), DeclaredError> {
+        let is_defined = || matches!(self.layer(&subject.path), Some(Some(_)));
+        match self.tracker.reject_edited(&subject.path) {
+            _ if subject.is_known() => Ok(()),
+            Err(edited @ Unmanaged::Edited { .. }) if !is_defined() => {
+                Err(DeclaredError::NeedsForce(edited.to_string()))
+            }
+            rejected => Ok(rejected?),
         }
     }
 

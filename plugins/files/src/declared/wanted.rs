@@ -5,7 +5,7 @@ use bstr::ByteSlice;
 use holo_change::Tree;
 use holo_change::tracked::{Attributes, Digest, State, Tracker};
 use holo_plugin::definitions::ResourceDirs;
-use holo_plugin::{Accounts, Applied, ForceTo, Host, Output};
+use holo_plugin::{Applied, ForceTo, Host, Output};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -174,13 +174,7 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
 
 /// Returns the declared owner and group.
 pub(super) fn owners(definition: &FileDefinition, host: &Host) -> Result<(Option<u32>, Option<u32>), DeclaredError> {
-    if definition.owner.is_none() && definition.group.is_none() {
-        return Ok((None, None));
-    }
-    let accounts = Accounts::open(host)?;
-    let uid = definition.owner.as_deref().map(|owner| accounts.user(owner)).transpose()?;
-    let gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
-    Ok((uid, gid))
+    Ok(host.accounts().owners(definition.owner.as_deref(), definition.group.as_deref())?)
 }
 
 /// Returns the directories in which a source is searched, and its path below them.

@@ -100,6 +100,9 @@ fn try_check(
     }
     // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
     let waiting = distribution.peek(&target, entity.host())?;
+    // The package manager has saved what was there, and the target itself is the new version.
+    let is_swapped = waiting.as_ref().is_some_and(|(stock, _)| stock.path() == target.path());
+    let mut restored_stock = None;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let known_base = Image::load(&layout.images.base(&entity.path))?;
     let current = match at_apply {
@@ -107,6 +110,10 @@ fn try_check(
             if known_base.is_none() {
                 layout.reject_edited(entity)?;
             }
+            Image::load(target)?
+        }
+        Target::Restored(Some(restored)) if is_swapped => {
+            restored_stock = Some(restored);
             Image::load(target)?
         }
         Target::Restored(image) => image,
@@ -123,7 +130,9 @@ fn try_check(
     };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
     let base = match &waiting {
-        Some((stock, _)) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,
+        Some((stock, _)) => restored_stock
+            .map_or_else(|| Image::load(stock), |restored| Ok(Some(restored)))?
+            .ok_or(Unmanageable::WrongType)?,
         None => base,
     };
     // An apply that was killed after writing the target left its intent, and the next apply records it.

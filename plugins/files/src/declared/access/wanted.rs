@@ -9,7 +9,7 @@ use crate::declared::entity::DeclaredFile;
 use holo_change::access::Access;
 use holo_change::acl::{Acl, AclEntry, Tag, letters};
 use holo_change::{FileStat, Kind};
-use holo_plugin::{Accounts, Entity, FilePair, Host, Preview, Shown};
+use holo_plugin::{Entity, FilePair, Host, Preview, Shown};
 use std::path::{Path, PathBuf};
 
 /// The default SELinux context.
@@ -24,7 +24,7 @@ pub(super) fn own(
 ) -> Result<Access, DeclaredError> {
     let mut wanted = Access::default();
     if let Some(entries) = definition.acl_entries() {
-        let accounts = Accounts::open(host)?;
+        let accounts = host.accounts();
         let mut resolved = (Vec::new(), Vec::new());
         for AclEntry { is_default, tag, permissions, executes_if_others } in entries {
             let tag = tag.try_map(|name| accounts.user(&name), |name| accounts.group(&name))?;
