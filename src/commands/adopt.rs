@@ -1,4 +1,5 @@
-//! `holo adopt`: writes resource files that describe the current state. The entities themselves are not changed.
+//! `holo adopt`: writes resource files that describe the current state, and records it. The entities themselves are not
+//! changed.
 
 mod choices;
 mod definitions;
@@ -7,20 +8,22 @@ mod package;
 mod verify;
 mod write;
 
-use super::Context;
+use super::check::{Findings, Told};
 use super::history::edited;
-use crate::cli::Adopt;
+use super::{Context, apply};
+use crate::cli::{Adopt, Apply, Selection};
 use crate::discovery::discover;
 use crate::discovery::inventory::{Inventory, Purpose};
 use crate::discovery::scan::{Heard, concurrently};
 use crate::entities::node::PluginIndex;
 use crate::error::{FatalError, IoError, exit};
 use crate::host::interrupt::Interrupt;
+use crate::host::lock::Lock;
 use crate::host::root::{Root, normalise};
 use crate::host::settings::Settings;
 use crate::plan::{assets, select};
 use crate::plugin::{OperationError, Plugin};
-use crate::report::{Adopted, Event, NotAdopted, Remarks, Reporter};
+use crate::report::{Adopted, End, Event, NotAdopted, Remarks, Reporter};
 use bstr::{BStr, BString, ByteSlice};
 use choices::{Choices, Included};
 use gather::{Gathered, Resources};
@@ -30,17 +33,17 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use verify::Unfit;
+use verify::{Unfit, Verified};
 use write::Plan;
 
 pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     // Declared first, so that it is released after the plugins' sessions have ended.
-    let _lock;
+    let mut lock = None;
     let selectors = for_scan(&arguments.selectors);
     let inventory = discover(settings, Purpose::Check, selectors, None, interrupt, *reporter)?;
     if !arguments.dry_run && arguments.package.is_none() {
-        _lock = super::apply::acquire(&settings.root.lock(), *reporter)?;
+        lock = Some(apply::acquire(&settings.root.lock(), *reporter)?);
     }
     let mut run = Run {
         arguments,
@@ -53,20 +56,44 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     };
     let requests = run.requests()?;
     let adoptions = run.gather_all(requests)?;
-    let plan = run.settle(adoptions)?;
+    let (plan, in_order) = run.settle(adoptions)?;
     let is_pending = arguments.dry_run && !plan.is_empty();
     let adopted = match (&arguments.package, &arguments.description) {
         (Some(name), Some(output)) => package::describe(plan, name, output)?,
         _ if arguments.dry_run => plan.preview(),
         _ => plan.carry_out()?,
     };
-    show(&adopted, run.reporter);
-    show_not_adopted(run.not_adopted, run.reporter);
-    Ok(match (run.has_failed, is_pending) {
+    let Run { not_adopted, has_failed, inventory, .. } = run;
+    drop(inventory);
+    let are_recorded = match lock {
+        Some(lock) if !in_order.is_empty() => record(in_order, context, lock),
+        _ => Ok(true),
+    };
+    show(&adopted, context.reporter);
+    show_not_adopted(not_adopted, context.reporter);
+    Ok(match (has_failed || !are_recorded?, is_pending) {
         (true, _) => exit::FAILED,
         (false, true) => exit::PENDING,
         (false, false) => exit::DONE,
     })
+}
+
+/// Applies adopted entities, which are in the desired state: what is changed by hand from now on differs from what is on
+/// record. Returns false if one could not be recorded.
+fn record(ids: Vec<BString>, context: &mut Context<'_>, lock: Lock) -> Result<bool, FatalError> {
+    let selection = Selection { selectors: ids.into_iter().map(|id| OsString::from_vec(id.into())).collect() };
+    let arguments = Apply { selection, ..Apply::default() };
+    let mut told = Told::default();
+    let mut findings = Findings::new(context.reporter, &mut told);
+    apply::apply(&arguments, &context.settings, context.interrupt, &mut findings, Some(lock))?;
+    let mut is_complete = true;
+    let is_recorded = |end| matches!(end, End::Unchanged | End::ConditionNotMet | End::Changed);
+    for finding in findings.into_found().iter().filter(|finding| !is_recorded(finding.end)) {
+        let reason = finding.error.as_ref().or(finding.refusals.first()).cloned().unwrap_or_else(|| "see above".into());
+        context.reporter.error(format!("{} is adopted, but its state is not recorded: {reason}", finding.id));
+        is_complete = false;
+    }
+    Ok(is_complete)
 }
 
 /// An entity to adopt, with its resource files.
@@ -175,7 +202,8 @@ impl Run<'_> {
     }
 
     /// Drops entities whose resource files cannot be written, or that fail the verification, until the rest passes.
-    fn settle(&mut self, mut adoptions: Vec<Adoption>) -> Result<Plan, FatalError> {
+    /// Returns the plan, and the entities that are in the state that the new files describe.
+    fn settle(&mut self, mut adoptions: Vec<Adoption>) -> Result<(Plan, Vec<BString>), FatalError> {
         loop {
             self.gather_again(&mut adoptions)?;
             let (plan, is_whole) = self.plan(&mut adoptions)?;
@@ -183,11 +211,11 @@ impl Run<'_> {
                 continue;
             }
             if plan.is_empty() {
-                return Ok(plan);
+                return Ok((plan, Vec::new()));
             }
-            let unfit = self.verify(&plan)?;
+            let Verified { unfit, in_order } = self.verify(&plan)?;
             if unfit.is_empty() {
-                return Ok(plan);
+                return Ok((plan, in_order));
             }
             adoptions.retain(|adoption| unfit.iter().all(|unfit| unfit.id != adoption.request.id));
         }
@@ -213,12 +241,13 @@ impl Run<'_> {
 
     /// Reports and returns the entities that fail the verification. If an apply would act on an entity, that is a failure with `--all`, and a
     /// warning if the entity was named.
-    fn verify(&mut self, plan: &Plan) -> Result<Vec<Unfit>, FatalError> {
+    fn verify(&mut self, plan: &Plan) -> Result<Verified, FatalError> {
         let directory = gather::fresh_directory(self.inventory.cache())?;
         // Without selectors, every entity is scanned, so that all conflicts are found.
         let named = plan.adopted().iter().filter(|_| !self.arguments.all);
         let selectors: Vec<OsString> = named.map(|adopted| OsString::from_vec(adopted.id.to_vec())).collect();
-        let unfit = verify::verify(plan, &directory, &selectors, self.settings, self.interrupt, self.reporter)?;
+        let Verified { unfit, in_order } =
+            verify::verify(plan, &directory, &selectors, self.settings, self.interrupt, self.reporter)?;
         let (left_out, noted): (Vec<Unfit>, Vec<Unfit>) =
             unfit.into_iter().partition(|unfit| unfit.is_broken || self.arguments.all);
         for Unfit { id, reason, details, .. } in &left_out {
@@ -233,7 +262,7 @@ impl Run<'_> {
                 self.reporter.end_paragraph();
             }
         }
-        Ok(left_out)
+        Ok(Verified { unfit: left_out, in_order })
     }
 
     /// Requests resource files again that may refer to dropped entities.

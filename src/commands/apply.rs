@@ -48,21 +48,21 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         return Ok(super::check::exit_code(tally));
     }
     reporter.event(Event::RunBegins(&settings.run));
-    apply(arguments, settings, interrupt, *reporter).map(|(_, exit_code)| exit_code)
+    apply(arguments, settings, interrupt, *reporter, None).map(|(_, exit_code)| exit_code)
 }
 
-/// Applies the selected entities and records the run.
+/// Applies the selected entities and records the run. The lock is taken unless the caller holds it.
 pub(super) fn apply(
     arguments: &Apply,
     settings: &Settings,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
+    mut lock: Option<Lock>,
 ) -> Result<(Tally, u8), FatalError> {
     let database = Rc::new(Database::new(settings.root.state_database()));
     let mut standings = Standings::new(reporter, arguments.selection.selectors.is_empty());
     let mut recorder = Recorder::new(settings, &database, &mut standings);
-    // Released after the sessions of the plugins have ended and the result of the run is recorded.
-    let mut lock = None;
+    // The lock is released after the sessions of the plugins have ended and the result of the run is recorded.
     let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock);
     let exit_code = match &done {
         // What is left for the first boot must not make the build of an image fail.

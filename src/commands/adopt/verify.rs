@@ -28,6 +28,13 @@ pub(super) struct Unfit {
     pub(super) is_broken: bool,
 }
 
+/// The result of a verification.
+pub(super) struct Verified {
+    pub(super) unfit: Vec<Unfit>,
+    /// The entities that are in the desired state.
+    pub(super) in_order: Vec<BString>,
+}
+
 /// Checks the entities of a plan, with the administrator's resource files as they would be, which are staged in the given empty directory. The
 /// selectors limit the scan.
 pub(super) fn verify(
@@ -37,7 +44,7 @@ pub(super) fn verify(
     settings: &Settings,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
-) -> Result<Vec<Unfit>, FatalError> {
+) -> Result<Verified, FatalError> {
     plan.stage(directory)?;
     let settings =
         Settings { root: settings.root.clone().with_own_resources(directory.to_owned()), ..settings.clone() };
@@ -62,7 +69,9 @@ pub(super) fn verify(
         };
         Some(Unfit { id: adopted.id.clone(), reason, details, is_broken })
     };
-    Ok(plan.adopted().iter().filter_map(unfit).collect())
+    let is_in_order = |id: &&BString| found.get(*id).is_some_and(|finding| finding.end == End::Unchanged);
+    let in_order = plan.adopted().iter().map(|adopted| &adopted.id).filter(is_in_order).cloned().collect();
+    Ok(Verified { unfit: plan.adopted().iter().filter_map(unfit).collect(), in_order })
 }
 
 /// Replaces the paths of staged files with their final paths.

@@ -48,7 +48,7 @@ impl Watcher<'_> {
         // Each repair is a run of its own.
         let settings = Settings { run: RunId::now(), ..self.settings.clone() };
         self.queue.writers.take();
-        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings);
+        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, None);
         let found = findings.into_found();
         self.queue.writers.skip();
         match self.learn_outcomes(found, true).and(done) {

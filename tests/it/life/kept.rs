@@ -6,7 +6,7 @@ use super::steps::Step::{
     Write,
 };
 use super::steps::Wish::{
-    Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink,
+    Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink, Template,
 };
 
 pub(super) const LIVES: &[(&str, &[Step])] = &[
@@ -637,6 +637,10 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Package("etc/b.conf", ".dpkg-old", 7),
             Apply,
         ],
+    ),
+    (
+        "a deleted target of an overlay is declared absent",
+        &[Define("etc/app/x", Template), Apply, Delete("etc/app/x"), Define("etc/app/x", Absent), Apply],
     ),
     (
         "a plugin is killed before it lays an overlay on a file with two names",

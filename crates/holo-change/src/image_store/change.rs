@@ -28,6 +28,8 @@ pub struct ImageChange {
     is_renamed: bool,
     /// True if a new file is written next to the target.
     writes_target: bool,
+    /// The image of that file, while it is not written.
+    unwritten: Option<Image>,
     /// The stamp of the target, if it may only be replaced while it is unchanged.
     found: Option<Stamp>,
     recording: Recording,
@@ -60,6 +62,7 @@ impl ImageChange {
             moves_base: false,
             is_renamed: false,
             writes_target: false,
+            unwritten: None,
             found: None,
             recording: Recording::Same,
             leftovers: Vec::new(),
@@ -175,6 +178,7 @@ impl ImageChange {
         if self.keeps_base {
             // Until the base is in place, nobody would find the file next to the target after a kill.
             image.write_to(&intent)?;
+            self.unwritten = Some(image.clone());
         } else {
             // The directory may have been deleted together with the target.
             target.in_folder(|| image.write_to_all(&[&intent, &temporary]))?;
@@ -219,6 +223,7 @@ impl ImageChange {
     /// Gives up the target before it was modified. A staged base is kept nevertheless.
     pub fn abandon_target(&mut self, store: &ImageStore) {
         self.remove_temporaries(store);
+        self.unwritten = None;
         (self.writes_target, self.moves_base, self.recording) = (false, false, Recording::Same);
     }
 
@@ -262,7 +267,7 @@ impl Store for ImageStore {
         if change.keeps_base {
             files.push(self.staged_base(&change.path));
         }
-        if change.writes_target && !change.keeps_base {
+        if change.writes_target && change.unwritten.is_none() {
             files.push(self.target(&change.path).temporary(TEMPORARY));
         }
         if change.writes_target || change.recording == Recording::New {
@@ -279,16 +284,17 @@ impl Store for ImageStore {
             names.extend(base.create_folder()?);
             self.staged_base(&change.path).rename_to(&base)?;
             names.push(base);
-            if change.writes_target {
-                let (target, intent) = (self.target(&change.path), self.intent(&change.path));
-                let temporary = target.temporary(TEMPORARY);
-                let Ok(Some(intended)) = Image::load(&intent) else {
-                    return Err(PathError::new("read", intent.shown(), io::Error::from(ErrorKind::NotFound)));
-                };
-                // Its directory may have been deleted, too.
-                target.in_folder(|| intended.write_to(&temporary))?;
-                files.push(temporary);
-            }
+        }
+        if let Some(image) = change.unwritten.take() {
+            let (target, intent) = (self.target(&change.path), self.intent(&change.path));
+            let temporary = target.temporary(TEMPORARY);
+            // The resource file may have changed since, and the state directory may not support all attributes.
+            let Ok(Some(Image { content, .. })) = Image::load(&intent) else {
+                return Err(PathError::new("read", intent.shown(), io::Error::from(ErrorKind::NotFound)));
+            };
+            let image = Image { content, ..image };
+            target.in_folder(|| image.write_to(&temporary))?;
+            files.push(temporary);
         }
         if change.writes_target {
             names.push(self.intent(&change.path));

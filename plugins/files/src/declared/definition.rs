@@ -164,6 +164,11 @@ impl FileDefinition {
         self.content.is_some() || self.source.is_some()
     }
 
+    /// Returns true if there is no content, or one that is declared.
+    pub(crate) fn is_wholly_declared(&self) -> bool {
+        self.ensure != Ensure::Present || self.declares_content()
+    }
+
     /// Returns true if permissions are declared that are not part of the path's state: recursive ones, ACLs or an SELinux context.
     pub(crate) fn declares_access(&self) -> bool {
         self.ensure != Ensure::Absent && (self.recurse || self.acl.is_some() || self.selinux.is_some())

@@ -179,12 +179,17 @@ impl<'a> Inspection<'a> {
             Err(DeclaredError::NeedsForce(_)) if self.tracker.is_edited(&subject.path)? => return Ok(Verdict::Unknown),
             decided => decided?,
         };
+        let desired = wanted.desired();
         if entity.overlay.is_some() && decision != Decision::NeedsForce {
-            return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
+            // The base of a target that was deleted is not restored.
+            let is_gone = || self.host.below_root(&entity.path).symlink_metadata().is_err();
+            return Ok(match desired {
+                State::Absent if is_gone() => Verdict::InDesiredState,
+                _ => Verdict::WouldChange(vec![format!("would write {shown}")]),
+            });
         }
         let leftovers = self.leftovers(&subject, false)?;
         let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
-        let desired = wanted.desired();
         let is_kept = decision == Decision::NeedsForce && can_be_kept(&wanted, mode);
         Ok(match decision {
             Decision::Change if leftovers.is_empty() && self.is_met_without_edits(&subject, &current, &desired)? => {

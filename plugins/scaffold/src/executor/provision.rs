@@ -21,7 +21,9 @@ impl Executor<'_> {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
-        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
+        // From now on, a manual change differs from what is on record.
+        let is_new = plan.make.iter().any(|(path, _)| remembered.base.tracks().get(path).is_none());
+        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive && !is_new {
             return Ok(Applied::Unchanged);
         }
         self.validate(work, &plan, &remembered.base, output)?;
