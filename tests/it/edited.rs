@@ -10,6 +10,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
         overlay_is_refused_overwritten_and_adopted,
+        what_was_right_at_first_is_not_overwritten_later,
+        what_is_adopted_is_not_overwritten_later,
         definition_decides_before_the_option,
         every_kind_keeps_what_it_overwrites,
         other_plugins_and_orphans_refuse,
@@ -158,6 +160,47 @@ fn overlay_is_refused_overwritten_and_adopted() {
     assert_eq!(root.read(kind.path), kind.edited);
     let run = root.holo(&["adopt", "--edited", "file:/etc/other"]);
     assert!(run.stderr_lossy().contains("no edited version of file:/etc/other is kept"), "{run}");
+}
+
+fn what_was_right_at_first_is_not_overwritten_later() {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files").plugin("scaffold");
+    let declaration = |content: &str| format!("[[file]]\npath = \"/etc/motd\"\ncontent = \"{content}\"\n");
+    root.write("etc/motd", "hello\n");
+    root.write("usr/share/holo/files/motd.toml", declaration("hello\\n"));
+    root.write("srv/tree/one", "one\n");
+    root.write("usr/share/holo/scaffold/tree/one", "one\n");
+    root.write("usr/share/holo/scaffold/tree.toml", "[[scaffold]]\ntarget = \"/srv/tree\"\nsource = \"tree\"\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let edited = [("etc/motd", "hello\nperson\n"), ("srv/tree/one", "one\nperson\n")];
+    edited.iter().for_each(|(path, content)| root.write(path, content));
+    for verb in ["check", "apply"] {
+        let run = root.holo(&[verb]);
+        assert!(!run.success() && run.stderr_lossy().matches("--force").count() == 2, "{run}");
+        edited.iter().for_each(|(path, content)| assert_eq!(root.read(path), *content, "{run}"));
+    }
+    // What they have written becomes what is defined, and goes with the definition.
+    root.write("usr/share/holo/files/motd.toml", declaration("hello\\nperson\\n"));
+    root.write("usr/share/holo/scaffold/tree/one", "one\nperson\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/motd.toml")).unwrap();
+    fs::remove_file(root.join("usr/share/holo/scaffold/tree.toml")).unwrap();
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!((root.read("etc/motd"), root.read("srv/tree/one")), ("hello\n".into(), "one\n".into()), "{run}");
+}
+
+fn what_is_adopted_is_not_overwritten_later() {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files");
+    root.write("etc/issue", "ours\n");
+    let adopted = root.holo(&["adopt".as_ref(), root.join("etc/issue").as_os_str()]);
+    assert!(adopted.success(), "{adopted}");
+    assert!(root.holo(&["check"]).success());
+    root.write("etc/issue", "ours\nperson\n");
+    let run = root.holo(&["apply"]);
+    assert!(!run.success() && run.stderr_lossy().contains("--force"), "{run}");
+    assert_eq!(root.read("etc/issue"), "ours\nperson\n");
 }
 
 fn definition_decides_before_the_option() {

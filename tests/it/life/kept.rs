@@ -638,6 +638,7 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    ("a file is adopted twice", &[Adopt("etc/app/x", 20), Adopt("etc/app/x", 21)]),
     (
         "a deleted target of an overlay is declared absent",
         &[Define("etc/app/x", Template), Apply, Delete("etc/app/x"), Define("etc/app/x", Absent), Apply],

@@ -222,6 +222,8 @@ impl Machine {
         }
         self.written.adopted.insert(path);
         self.defined = self.written.clone();
+        // It is on record, as after an apply.
+        self.held.hold(path);
         if run.stderr.is_empty() && !has_orphan {
             let check = sound(self.root.holo(&["check".as_ref(), full.as_os_str()]))?;
             ensure(check.success(), || format!("after\n{run}\nthere is something to do:\n{check}"))?;

@@ -361,6 +361,11 @@ impl Coverage {
         *only_edits &= is_edited;
     }
 
+    /// Adds a path with content of its own.
+    pub(super) fn hold(&mut self, path: &str) {
+        self.add(path, false);
+    }
+
     pub(super) fn extend(&mut self, more: &Coverage) {
         more.paths.iter().for_each(|(path, is_edited)| self.add(path, *is_edited));
         self.overlaid.extend(more.overlaid.iter().cloned());

@@ -240,10 +240,8 @@ impl Executor<'_> {
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         match decision {
-            // From now on, a manual change differs from what is on record. Content that is not declared may change freely, and is not
-            // copied. The record of permissions depends on that of the path.
-            Decision::Nothing
-                if !subject.is_known() && (definition.is_wholly_declared() || definition.declares_access()) => {}
+            // From now on, a manual change differs from what is on record. The record of permissions depends on that of the path.
+            Decision::Nothing if !subject.is_recorded(definition, &current) => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
                 return Ok(Prepared::Ended(Applied::Unchanged));

@@ -38,6 +38,18 @@ impl Subject {
     pub(super) fn is_known(&self) -> bool {
         self.remembered.base.get(&self.path).is_some()
     }
+
+    /// Returns true if the record contains the current state, which is the desired one. Content that is not declared may
+    /// change freely, so it is not recorded, and not copied.
+    pub(super) fn is_recorded(&self, definition: &FileDefinition, current: &State) -> bool {
+        let Some(track) = self.remembered.base.get(&self.path) else {
+            return !definition.is_wholly_declared() && !definition.declares_access();
+        };
+        track.provisioned.as_ref().is_some_and(|made| {
+            let is_content_recorded = !definition.declares_content() || made.content() == current.content();
+            is_content_recorded && wanted::as_far_as_declared(definition, made, current, current) == *current
+        })
+    }
 }
 
 /// The effect of scrubbing an entity.

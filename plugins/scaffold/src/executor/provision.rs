@@ -22,8 +22,9 @@ impl Executor<'_> {
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
         // From now on, a manual change differs from what is on record.
-        let is_new = plan.make.iter().any(|(path, _)| remembered.base.tracks().get(path).is_none());
-        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive && !is_new {
+        let provisioned = |path: &Path| remembered.base.tracks().get(path)?.provisioned.as_ref();
+        let is_recorded = plan.make.iter().all(|(path, state)| provisioned(path) == Some(state));
+        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive && is_recorded {
             return Ok(Applied::Unchanged);
         }
         self.validate(work, &plan, &remembered.base, output)?;
