@@ -526,7 +526,7 @@ impl Machine {
             let Content::File(content) = &node.content else { continue };
             for line in content.lines().filter(|line| line.starts_with(MARK.as_bytes())) {
                 let line = line.to_str_lossy();
-                if now.contains(&*line) {
+                if now.contains(&*line) || self.is_adopted(&line) {
                     continue;
                 }
                 // As in version 3, removing an overlay needs no force.
@@ -539,6 +539,12 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if a resource file contains a line of a person.
+    fn is_adopted(&self, line: &str) -> bool {
+        let adopted = self.root.join(ADOPTED);
+        self.root.run("grep", &["-rqxF", line, adopted.to_str().unwrap()]).success()
     }
 
     /// Returns what the last two runs have changed. One of two runs at once, which found the lock taken, may be the last.

@@ -409,9 +409,11 @@ fn changed_by_person() {
     fs::remove_file(root.join("etc/app/b")).unwrap();
     applied(&root);
     assert_eq!(root.read("etc/app/b"), "b\n");
-    // A path that already has the desired state is not changed.
+    // A path that already has the desired state is not changed, but recorded.
     root.write("etc/app/a", "soon\n");
     template(&root, "a", "soon\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty() && root.read("etc/app/a") == "soon\n", "{run}");
     settled(&root);
 }
 
