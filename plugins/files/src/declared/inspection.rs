@@ -246,9 +246,11 @@ impl<'a> Inspection<'a> {
     /// Fails if the file of a new entity contains edits, which must be taken back first. Without `--force`, those that a
     /// person has changed are not.
     pub(super) fn reject_edits(&self, subject: &Subject) -> Result<(), DeclaredError> {
+        if subject.is_known() {
+            return Ok(());
+        }
         let is_defined = || matches!(self.layer(&subject.path), Some(Some(_)));
         match self.tracker.reject_edited(&subject.path) {
-            _ if subject.is_known() => Ok(()),
             Err(edited @ Unmanaged::Edited { .. }) if !is_defined() => {
                 Err(DeclaredError::NeedsForce(edited.to_string()))
             }
