@@ -77,7 +77,8 @@ impl Task {
         let mut arguments: Vec<String> = vec![self.verb().into(), "--json".into()];
         match self {
             Task::Watch { apply } => {
-                arguments.push("--requests".into());
+                // Nobody reads along, so a few more lines matter less than the time until a repair.
+                arguments.extend(["--requests", "--settle=100ms"].map(Into::into));
                 arguments.extend(apply.then(|| "--apply".into()));
             }
             Task::History { since } => {
