@@ -20,6 +20,7 @@ use super::repairs::definitions::Definitions;
 use crate::apply::Walk;
 use crate::cli::{Selection, Watch};
 use crate::discovery::inventory::{Inventory, Purpose};
+use crate::entities::Entity;
 use crate::entities::node::EntityIndex;
 use crate::error::{FatalError, exit};
 use crate::host::cache::CacheDirectory;
@@ -30,7 +31,7 @@ use crate::plan::refresh::Refreshes;
 use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_events::{Line, RegisteredService, Text};
 use holo_facts::REGISTRY_SNAPSHOT;
 use holo_protocol::Registration;
@@ -219,12 +220,14 @@ impl Watcher<'_> {
     fn survey(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
         self.told.begin();
-        let mut findings = Findings::new(self.reporter, &mut self.told);
-        super::use_pinned(&mut self.settings, &mut findings)?;
+        super::use_pinned(&mut self.settings, &mut Findings::new(self.reporter, &mut self.told))?;
         self.settings.max_output = EngineSettings::read(&self.settings.root).0.limits.output;
         let mut inputs = Inputs::new(&self.settings, &selection.selectors);
         let (mut inventory, selected, known, paths, is_missing) = loop {
+            let mut findings = Findings::new(self.reporter, &mut self.told);
             let inventory = inputs.discover(Purpose::Check, self.interrupt, &mut findings)?;
+            self.look_meanwhile(&inventory)?;
+            let mut findings = Findings::new(self.reporter, &mut self.told);
             let root = &inputs.settings.root;
             let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
             let entities: Vec<EntityIndex> = inventory.selected_of(&selected).map(|(entity, _)| entity).collect();
@@ -240,6 +243,7 @@ impl Watcher<'_> {
             }
         };
         self.settings = inputs.settings;
+        let mut findings = Findings::new(self.reporter, &mut self.told);
         super::show_slips(&inventory, &selected, &mut findings);
         if let Some(text) = paths.warning() {
             findings.warning(text);
@@ -272,6 +276,27 @@ impl Watcher<'_> {
         let drifted = self.learn(found, &Causes::new());
         self.report_registry(is_read);
         Ok(drifted)
+    }
+
+    /// Checks and repairs entities with events during the scan of a survey, whose check of everything takes as long again. If one of them is
+    /// not defined any more, they all wait for that check.
+    fn look_meanwhile(&mut self, inventory: &Inventory) -> Result<(), FatalError> {
+        let mut heard = Heard::default();
+        self.queue.take(&mut heard, self.reporter)?;
+        let causes = self.known.causes(heard);
+        if causes.is_empty() {
+            return Ok(());
+        }
+        let defined: HashSet<&BStr> = inventory.entities.iter().map(Entity::id).collect();
+        let concerned: Vec<EntityIndex> = causes.keys().copied().collect();
+        let mut asked = self.known.with_dependents(&concerned).into_iter();
+        if !asked.all(|entity| defined.contains(self.known.entities[entity].id.as_bstr())) {
+            return Ok(());
+        }
+        match self.look_at(&causes)? {
+            Some(drifted) => self.repair(drifted),
+            None => Ok(()),
+        }
     }
 
     /// Reports the use of the registry, if it has changed. The services of entities that have drifted are among it.
@@ -307,14 +332,22 @@ impl Watcher<'_> {
     /// Checks entities with events, and those that may be affected or fixed by the same change. Returns those that have
     /// drifted.
     fn look(&mut self, causes: &Causes) -> Result<Vec<EntityIndex>, FatalError> {
+        match self.look_at(causes)? {
+            Some(drifted) => Ok(drifted),
+            None => self.survey_or_postpone(),
+        }
+    }
+
+    /// Like [`look`](Watcher::look). Returns `None` if the set of entities may have changed.
+    fn look_at(&mut self, causes: &Causes) -> Result<Option<Vec<EntityIndex>>, FatalError> {
         if causes.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let concerned: Vec<EntityIndex> = causes.keys().copied().collect();
         let mut asked = self.known.with_dependents(&concerned);
         let is_desired = |entity| self.known.entities[entity].state == Some(State::Desired);
         asked.retain(|&entity| causes.contains_key(&entity) || !is_desired(entity));
-        let Some(mut found) = self.check(&asked)? else { return self.survey_or_postpone() };
+        let Some(mut found) = self.check(&asked)? else { return Ok(None) };
         let is_blocked = |finding: &&Finding| finding.end == End::DependencyFailed;
         let blocked: Vec<EntityIndex> =
             found.iter().filter(is_blocked).filter_map(|finding| self.known.find(finding.id.as_bstr())).collect();
@@ -322,10 +355,10 @@ impl Watcher<'_> {
         if !required.is_subset(&asked) {
             // It would block a repair, too.
             asked.extend(required);
-            let Some(again) = self.check(&asked)? else { return self.survey_or_postpone() };
+            let Some(again) = self.check(&asked)? else { return Ok(None) };
             found = again;
         }
-        Ok(self.learn(found, causes))
+        Ok(Some(self.learn(found, causes)))
     }
 
     /// Checks these entities, and returns their states. Returns `None` if the set of entities may have changed.

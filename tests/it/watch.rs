@@ -71,6 +71,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a root that becomes read-only hinders repairs alone", &IN_NAMESPACES, robust::read_only),
         trial_of("what a user may not read is not watched", &AS_NOBODY, robust::normal_user),
         trial_of("when events are lost, everything is looked at once", &[], robust::overflow),
+        trial_of(
+            "what drifts while plugins are scanned is repaired before everything is checked",
+            &[],
+            robust::during_survey,
+        ),
         trial_of("what was killed in a repair is repaired by the next one", &[], robust::killed),
         trial_of("what a plugin that dies leaves unrepaired is tried again", &[], robust::plugin_killed),
         trial_of("a plugin whose program was missing is used again when it comes back", &[], robust::plugin_missing),

@@ -160,7 +160,8 @@ impl Queue {
         Ok(())
     }
 
-    fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
+    /// Takes the events until now.
+    pub(super) fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
         self.writers.take();
         self.paths.take(heard).map_err(FatalError::could_not_run)?;
         self.sources.take(heard, reporter).map_err(FatalError::could_not_run)?;

@@ -1,6 +1,6 @@
 //! Disturbances of a watch itself, and of the system below it.
 
-use super::{SILENCE, Watching};
+use super::{PATIENCE, SILENCE, Watching};
 use crate::controls;
 use holo_testing::{Run, ScratchRoot, binaries::built, copy_program};
 use rustix::process::{Pid, Signal, kill_process};
@@ -150,6 +150,42 @@ pub(super) fn overflow() {
     watching.stop(&root);
 }
 
+pub(super) fn during_survey() {
+    let root = controls::root("ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\n");
+    let slow_scan =
+        "scan) [ ! -e \"$HOLO_ROOT_DIR/slow\" ] || { mv \"$HOLO_ROOT_DIR/slow\" \"$HOLO_ROOT_DIR/scans\"; sleep 1; };";
+    let slow_check = "check)\n[ $2 != x:b ] || while [ -e \"$HOLO_ROOT_DIR/held\" ]; do sleep 0.1; done;";
+    root.write_script(
+        "usr/lib/holo/holo-x",
+        controls::PLUGIN.replace("scan)", slow_scan).replace("check)", slow_check),
+    );
+    ["state/a", "state/b"].iter().for_each(|path| root.write(path, ""));
+    let mut watching = Watching::start(&root, &["--apply"]);
+    let scans = |number: usize| {
+        ["held", "slow"].iter().for_each(|path| root.write(path, ""));
+        root.write("etc/holorc", format!("plugin x\n{}", "\n".repeat(number)));
+        let begun = Instant::now();
+        while !root.exists("scans") {
+            assert!(begun.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(10));
+        }
+        fs::remove_file(root.join("scans")).unwrap();
+        fs::remove_file(root.join("state/a")).unwrap();
+    };
+    scans(1);
+    watching.expect("drifted", "x:a");
+    watching.expect("repaired", "x:a");
+    fs::remove_file(root.join("held")).unwrap();
+    watching.expect_silence();
+    // What is defined no more is no mistake.
+    root.write("report", "ENTITY: x:b\n");
+    scans(2);
+    fs::remove_file(root.join("held")).unwrap();
+    let lines = watching.until("watching");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    watching.stop(&root);
+}
+
 /// Returns a root whose entity takes long to repair, and a watch that is repairing it.
 fn in_repair() -> (ScratchRoot, Watching) {
     let root = controls::root("ENTITY: x:a\nWATCH: /state/a\n");
@@ -178,7 +214,7 @@ pub(super) fn plugin_killed() {
     // Each of the two is tried again after one second and after two more.
     let begun = Instant::now();
     while root.read("deaths").to_string().lines().count() < 6 {
-        assert!(begun.elapsed() < super::PATIENCE, "{}", root.read("deaths"));
+        assert!(begun.elapsed() < PATIENCE, "{}", root.read("deaths"));
         thread::sleep(Duration::from_millis(20));
     }
     assert!(begun.elapsed() >= Duration::from_millis(2900), "{:?}", begun.elapsed());
@@ -203,7 +239,7 @@ pub(super) fn killed() {
     // Either of the two may repair it.
     let begun = Instant::now();
     while !watching.next(SILENCE).is_some_and(|line| line["event"] == "repaired" || line["event"] == "returned") {
-        assert!(begun.elapsed() < super::PATIENCE);
+        assert!(begun.elapsed() < PATIENCE);
     }
     assert!(root.exists("state/a"));
     caches.iter().for_each(|cache| fs::remove_dir_all(cache).unwrap());
