@@ -67,6 +67,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         reporter: *reporter,
         known: Known::default(),
         queue: Queue::new(watched, arguments.settle, arguments.requests.then(Requests::new)),
+        surveyed_for: Heard::default(),
         cache: None,
         release: None,
         timers: Timers::default(),
@@ -99,6 +100,8 @@ struct Watcher<'a> {
     reporter: &'a mut dyn Reporter,
     known: Known,
     queue: Queue,
+    /// The events because of which everything is surveyed.
+    surveyed_for: Heard,
     /// The parent of the cache directories of plugins that watch.
     cache: Option<Arc<CacheDirectory>>,
     /// The time at which an entity that was repaired too often may be repaired again.
@@ -186,6 +189,7 @@ impl Watcher<'_> {
 
     fn deal_with(&mut self, heard: Heard) -> Result<(), FatalError> {
         let drifted = if heard.definitions || heard.everything {
+            self.surveyed_for = heard;
             self.survey_or_postpone()?
         } else {
             let causes = self.known.causes(heard);
@@ -278,10 +282,10 @@ impl Watcher<'_> {
         Ok(drifted)
     }
 
-    /// Checks and repairs entities with events during the scan of a survey, whose check of everything takes as long again. If one of them is
-    /// not defined any more, they all wait for that check.
+    /// Checks and repairs entities with events until the end of a survey's scan, because the check of everything takes as long again. If one
+    /// of them is not defined any more, they all wait for that check.
     fn look_meanwhile(&mut self, inventory: &Inventory) -> Result<(), FatalError> {
-        let mut heard = Heard::default();
+        let mut heard = std::mem::take(&mut self.surveyed_for);
         self.queue.take(&mut heard, self.reporter)?;
         let causes = self.known.causes(heard);
         if causes.is_empty() {

@@ -514,7 +514,7 @@ impl<'r> Soak<'r> {
     }
 
     fn signal(&mut self, who: Who, signal: Signal, stopped: Option<Duration>) {
-        let drifted = self.some_drift(&[]);
+        let mut drifted = self.some_drift(&[]);
         let mut found = Vec::new();
         if who == Who::Plugin {
             let begun = Instant::now();
@@ -543,6 +543,11 @@ impl<'r> Soak<'r> {
             self.until_restored(&drifted);
             self.account(&drifted, Leeway::default());
             return;
+        }
+        if signal == Signal::STOP {
+            // What has drifted may be repaired already, and then the next step would wait until the agent notices.
+            let more = self.some_drift(&drifted);
+            drifted.extend(more);
         }
         if is_agent {
             let (code, said) = self.agent.take().unwrap().end();

@@ -177,6 +177,14 @@ pub(super) fn during_survey() {
     watching.expect("repaired", "x:a");
     fs::remove_file(root.join("held")).unwrap();
     watching.expect_silence();
+    // So is what drifts as they change.
+    root.write("held", "");
+    root.write("etc/holorc", "plugin x\n# changed\n");
+    fs::remove_file(root.join("state/a")).unwrap();
+    watching.expect("drifted", "x:a");
+    watching.expect("repaired", "x:a");
+    fs::remove_file(root.join("held")).unwrap();
+    watching.expect_silence();
     // What is defined no more is no mistake.
     root.write("report", "ENTITY: x:b\n");
     scans(2);
