@@ -1,7 +1,7 @@
 //! Looking up users and groups of the managed system by name.
 
-use crate::{Credentials, Host, leads_through_symlink};
-use holo_change::{PathError, Tree};
+use crate::{Credentials, leads_through_symlink};
+use holo_change::{PathError, Tree, join};
 use holo_protocol::Witness;
 use holo_protocol::words::reason;
 use nix::unistd::{self, User};
@@ -21,8 +21,7 @@ const ORDER: &str = "/etc/nsswitch.conf";
 /// `etc/passwd` and `etc/group` below the root.
 #[derive(Debug)]
 pub struct Accounts {
-    /// The root, unless it is that of the running system.
-    below: Option<PathBuf>,
+    root: PathBuf,
     /// The owners that were looked up for the current request, by kind and name. Thousands of files may have the same.
     owners: Mutex<HashMap<(&'static str, String), u32>>,
 }
@@ -81,8 +80,8 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    pub(crate) fn below(root: &Path) -> Accounts {
-        Accounts { below: (root != Path::new("/")).then(|| root.to_owned()), owners: Mutex::default() }
+    pub(crate) fn of(root: &Path) -> Accounts {
+        Accounts { root: root.to_owned(), owners: Mutex::default() }
     }
 
     /// Returns the IDs of an owner and a group, each given by name or ID. They do not change during a request.
@@ -115,6 +114,11 @@ impl Accounts {
         self.known_owners().clear();
     }
 
+    /// Returns true for the root of the running system.
+    fn are_of_this_system(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
     fn known_owners(&self) -> MutexGuard<'_, HashMap<(&'static str, String), u32>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +144,7 @@ impl Accounts {
     /// Returns the name of a group that the name service knows, which may not be a local one. `None` in test mode.
     #[must_use]
     pub fn group_name(&self, number: u32) -> Option<String> {
-        if self.below.is_some() {
+        if !self.are_of_this_system() {
             return None;
         }
         unistd::Group::from_gid(number.into()).ok().flatten().map(|group| group.name)
@@ -154,13 +158,12 @@ impl Accounts {
         known: impl Fn(&str) -> nix::Result<Option<u32>>,
     ) -> Result<u32, AccountError> {
         // A name may consist of digits, so account names take precedence over IDs.
-        let found = match &self.below {
-            None => known(name).map_err(|errno| AccountError::NameService {
-                kind,
-                name: name.to_owned(),
-                error: errno.into(),
-            })?,
-            Some(root) => in_file(&Tree::open(root)?, file, name)?,
+        let found = if self.are_of_this_system() {
+            let name_service =
+                |errno: nix::Error| AccountError::NameService { kind, name: name.to_owned(), error: errno.into() };
+            known(name).map_err(name_service)?
+        } else {
+            in_file(&Tree::open(&self.root)?, file, name)?
         };
         found.or_else(|| name.parse().ok()).ok_or_else(|| AccountError::Unknown { kind, name: name.to_owned() })
     }
@@ -171,13 +174,13 @@ impl Accounts {
     /// comes from elsewhere, such as a directory service.
     #[must_use]
     pub fn witnesses<'n>(
-        host: &Host,
+        &self,
         users: impl IntoIterator<Item = &'n str>,
         groups: impl IntoIterator<Item = &'n str>,
     ) -> Option<Vec<Witness>> {
         let (users, groups): (Vec<&str>, Vec<&str>) = (users.into_iter().collect(), groups.into_iter().collect());
         let is_in = |file: &str, name: &str| {
-            let found = Tree::open(host.root()).and_then(|root| in_file(&root, file, name));
+            let found = Tree::open(&self.root).and_then(|root| in_file(&root, file, name));
             found.is_ok_and(|id| id.is_some())
         };
         let mut files = Vec::new();
@@ -187,19 +190,19 @@ impl Accounts {
             }
             let is_local = |name: &&str| name.parse::<u32>().is_ok() || is_in(file, name);
             let is_fixed = || names.iter().all(is_local) && files_come_first(database);
-            if !(host.test_mode() || is_fixed()) {
+            if self.are_of_this_system() && !is_fixed() {
                 return None;
             }
             files.push(file);
         }
-        if !host.test_mode() && !files.is_empty() {
+        if self.are_of_this_system() && !files.is_empty() {
             files.push(ORDER);
         }
-        let is_elsewhere = |file: &&str| leads_through_symlink(host.root(), Path::new(file));
+        let is_elsewhere = |file: &&str| leads_through_symlink(&self.root, Path::new(file));
         if files.iter().any(is_elsewhere) {
             return None;
         }
-        Some(files.into_iter().map(|file| Witness::file(&host.below_root(Path::new(file)))).collect())
+        Some(files.into_iter().map(|file| Witness::file(&join(&self.root, Path::new(file)))).collect())
     }
 }
 
@@ -235,16 +238,12 @@ fn in_file(root: &Arc<Tree>, file: &str, name: &str) -> Result<Option<u32>, Path
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holo_protocol::environment as names;
 
     #[test]
     fn accounts_are_those_below_the_root() {
         let root = tempfile::tempdir().unwrap();
         let etc = root.path().join("etc");
-        let host =
-            Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.path().into() } else { "x".into() }))
-                .unwrap();
-        let accounts = host.accounts();
+        let accounts = Accounts::of(root.path());
         assert_eq!(accounts.user("fred").unwrap_err().to_string(), "there is no user \"fred\"");
         assert_eq!(accounts.user("1234").unwrap(), 1234);
         fs::create_dir(&etc).unwrap();
@@ -254,6 +253,13 @@ mod tests {
         assert_eq!((accounts.user("fred").unwrap(), accounts.group("fred").unwrap()), (77, 88));
         assert_eq!(accounts.user("4").unwrap(), 5);
         assert!(accounts.user("odd").is_err());
+        // Owners are looked up once, until the next request.
+        let owners = || accounts.owners(Some("fred"), Some("fred")).unwrap();
+        assert_eq!(owners(), (Some(77), Some(88)));
+        fs::write(etc.join("passwd"), "fred:x:78:88::/home/fred:\n").unwrap();
+        assert_eq!(owners(), (Some(77), Some(88)));
+        accounts.forget_owners();
+        assert_eq!(owners(), (Some(78), Some(88)));
     }
 
     #[test]
@@ -261,17 +267,14 @@ mod tests {
         let text = "# passwd: ldap\npasswd: files systemd\ngroup:\t[x] files\n shadow : files\n";
         assert!(has_files_first(text, "passwd") && has_files_first(text, "shadow") && has_files_first(text, "other"));
         assert!(!has_files_first(text, "group"));
-        let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
-        let host = host.unwrap();
-        assert_eq!(Accounts::witnesses(&host, ["nobody-has-this-name"], []), None);
-        assert_eq!(Accounts::witnesses(&host, [], []), Some(Vec::new()));
+        let accounts = Accounts::of(Path::new("/"));
+        assert_eq!(accounts.witnesses(["nobody-has-this-name"], []), None);
+        assert_eq!(accounts.witnesses([], []), Some(Vec::new()));
     }
 
     #[test]
     fn the_running_system_is_asked() {
-        let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
-        let host = host.unwrap();
-        let accounts = host.accounts();
+        let accounts = Accounts::of(Path::new("/"));
         assert_eq!((accounts.user("root").unwrap(), accounts.group("root").unwrap()), (0, 0));
     }
 }

@@ -73,7 +73,7 @@ impl Host {
         Ok(Host {
             knowledge: Knowledge::with_inputs(&root, &inputs, Some(&facts)),
             system: Arc::new(System::new(&root)),
-            accounts: Arc::new(Accounts::below(&root)),
+            accounts: Arc::new(Accounts::of(&root)),
             resources: several.unwrap_or(only),
             locations: locations(root, directory(names::STATE_DIR)?, cache_dir),
             api_version,

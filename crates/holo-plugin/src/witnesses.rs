@@ -1,6 +1,6 @@
 //! Witnesses that the entities of several plugins have in common.
 
-use crate::Host;
+use holo_change::join;
 use holo_protocol::Witness;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -22,16 +22,16 @@ pub fn leads_through_symlink(directory: &Path, below: &Path) -> bool {
     })
 }
 
-/// Returns the witnesses of paths below the root. A directory on the way to another of these paths is compared in any
+/// Returns the witnesses of paths below a root. A directory on the way to another of these paths is compared in any
 /// case, except for the names in it.
 #[must_use]
-pub fn witness_paths(host: &Host, paths: &BTreeSet<PathBuf>) -> Vec<Witness> {
+pub fn witness_paths(root: &Path, paths: &BTreeSet<PathBuf>) -> Vec<Witness> {
     let leads_to_another = |path: &Path| {
         let mut after = paths.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
         after.next().is_some_and(|next| next.starts_with(path))
     };
     let ends = paths.iter().filter(|path| !leads_to_another(path));
-    ends.map(|path| Witness::file(&host.below_root(path))).collect()
+    ends.map(|path| Witness::file(&join(root, path))).collect()
 }
 
 /// Returns the witnesses of a file, or of a directory and everything below it. Symlinks are not followed.

@@ -20,7 +20,7 @@ use holo_change::tracked::Overlays;
 use holo_change::tree_store::{OwnedTree, PendingEntry};
 use holo_change::{Durability, PathHandle, set_ownership};
 use holo_download::{Address, Validators};
-use holo_plugin::{Accounts, EntityReport, ForceTo, Host, Output, Witness, leads_through_symlink, witness_paths};
+use holo_plugin::{EntityReport, ForceTo, Host, Output, Witness, leads_through_symlink, witness_paths};
 use state::{CurrentState, DownloadState};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -303,11 +303,11 @@ impl Deployment<'_> {
         if !is_fixed || !self.store.inventory.orphans.is_empty() || has_symlinks() {
             return Ok(None);
         }
-        let accounts = Accounts::witnesses(host, archive.owner.as_deref(), archive.group.as_deref());
+        let accounts = host.accounts().witnesses(archive.owner.as_deref(), archive.group.as_deref());
         let Some(mut witnesses) = accounts else { return Ok(None) };
         let mut paths = named.clone();
         paths.extend(self.extracted()?);
-        witnesses.extend(witness_paths(host, &paths));
+        witnesses.extend(witness_paths(host.root(), &paths));
         witnesses.extend(Overlays::witnesses(host.locations(), paths.iter().map(PathBuf::as_path)));
         // A local source is shown as a resource file as long as it exists.
         let source = archive.addresses().first().and_then(Address::file);

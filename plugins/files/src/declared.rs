@@ -24,8 +24,8 @@ use holo_change::{Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{
-    Accounts, Applied, Entity, EntityReport, FilePair, ForceTo, ForgetError, Host, Mode, Origin, Output, Span, Verdict,
-    Witness, apply_one, leads_through_symlink,
+    Applied, Entity, EntityReport, FilePair, ForceTo, ForgetError, Host, Mode, Origin, Output, Span, Verdict, Witness,
+    apply_one, leads_through_symlink,
 };
 use inspection::Inspection;
 use std::fs;
@@ -91,7 +91,7 @@ impl Entity for DeclaredFile {
         if !is_plain || leads_through_symlink(host.root(), parent) {
             return None;
         }
-        let mut witnesses = Accounts::witnesses(host, definition.owner.as_deref(), definition.group.as_deref())?;
+        let mut witnesses = host.accounts().witnesses(definition.owner.as_deref(), definition.group.as_deref())?;
         if let Some(source) = &definition.source {
             let (directories, below) = wanted::source_directories(source, host);
             if directories.iter().any(|directory| leads_through_symlink(directory, below)) {

@@ -4,7 +4,7 @@ use crate::entity::{Scaffold, SettledPaths};
 use bstr::BString;
 use holo_change::path_bytes;
 use holo_change::tracked::Overlays;
-use holo_plugin::{Accounts, Host, Witness, leads_through_symlink, witness_paths, witness_tree};
+use holo_plugin::{Host, Witness, leads_through_symlink, witness_paths, witness_tree};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Option<Vec<Witness>> {
     if leads_through_symlink(host.root(), &entity.target) || directories.iter().any(is_odd) {
         return None;
     }
-    let mut witnesses = Accounts::witnesses(host, definition.owner.as_deref(), definition.group.as_deref())?;
+    let mut witnesses = host.accounts().witnesses(definition.owner.as_deref(), definition.group.as_deref())?;
     for directory in directories {
         witnesses.extend(witness_tree(&holo_change::join(directory, source)).ok()?);
     }
@@ -36,7 +36,7 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Option<Vec<Witness>> {
         }
         witnesses.extend(rendered.iter().map(|path| Witness::file(&host.below_root(path))));
     } else {
-        witnesses.extend(witness_paths(host, rendered));
+        witnesses.extend(witness_paths(host.root(), rendered));
     }
     witnesses.extend(given_up.iter().map(|path| Witness::file(&host.below_root(path))));
     let all = rendered.iter().chain(given_up).map(PathBuf::as_path);
