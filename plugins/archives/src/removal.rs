@@ -332,7 +332,7 @@ pub(crate) fn remove_tree(
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
     if force {
-        store.keep_losses(&extracted, &BTreeMap::new(), &owners, output)?;
+        store.keep_losses(&extracted, &BTreeMap::new(), &owners, output);
     }
     let removed = extracted.remove(force, &owners, Arc::clone(store.claims()), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;

@@ -8,7 +8,7 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claims};
 use holo_change::error::PathError;
 use holo_change::manifest::ManifestEntry;
-use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeError, TreeOwner, TreeStore};
+use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeOwner, TreeStore};
 use holo_download::{ChecksumCache, Validators, sha256};
 use holo_plugin::definitions::Globs;
 use holo_plugin::{Host, Output, Shown, Sink, Stream};
@@ -47,16 +47,20 @@ impl Store {
         }
     }
 
-    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites.
+    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites, if the run is recorded. What
+    /// prevents the change is an error of the change, not of this.
     pub(crate) fn keep_losses(
         &self,
         tree: &OwnedTree,
         wanted: &BTreeMap<PathBuf, ManifestEntry>,
         owners: &PathOwners,
         output: &mut Output<'_>,
-    ) -> Result<(), TreeError> {
-        self.keep_replaced(tree.losses(wanted, owners, self.claims())?, output);
-        Ok(())
+    ) {
+        if self.host.keeps_changes()
+            && let Ok(losses) = tree.losses(wanted, owners, self.claims())
+        {
+            self.keep_replaced(losses, output);
+        }
     }
 
     /// Opens the stores for an archive.

@@ -118,7 +118,7 @@ impl Deployment<'_> {
             pending.into_iter().for_each(|pending| self.note_change(pending));
         }
         if force {
-            self.store.keep_losses(extracted, &staged.entries, &owners, output)?;
+            self.store.keep_losses(extracted, &staged.entries, &owners, output);
         }
         let version = NewVersion { staged: Some(staged), recipe, claims: Arc::clone(self.store.claims()), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);

@@ -129,11 +129,10 @@ fn try_check(
         return Ok(Verdict::Failed);
     };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
-    let base = match &waiting {
-        Some((stock, _)) => restored_stock
-            .map_or_else(|| Image::load(stock), |restored| Ok(Some(restored)))?
-            .ok_or(Unmanageable::WrongType)?,
-        None => base,
+    let base = match (restored_stock, &waiting) {
+        (Some(restored), _) => restored,
+        (None, Some((stock, _))) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,
+        (None, None) => base,
     };
     // An apply that was killed after writing the target left its intent, and the next apply records it.
     let provisioned = match Image::load(&layout.images.intent(&entity.path))? {
