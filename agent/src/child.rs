@@ -77,7 +77,7 @@ impl Task {
         let mut arguments: Vec<String> = vec![self.verb().into(), "--json".into()];
         match self {
             Task::Watch { apply } => {
-                // Nobody reads along, so a few more lines matter less than the time until a repair.
+                // No person reads the output, so a fast reaction is worth a few more lines.
                 arguments.extend(["--requests", "--settle=100ms"].map(Into::into));
                 arguments.extend(apply.then(|| "--apply".into()));
             }

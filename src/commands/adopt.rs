@@ -78,8 +78,8 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     })
 }
 
-/// Applies adopted entities, which are in the desired state: what is changed by hand from now on differs from what is on
-/// record. Returns false if one could not be recorded.
+/// Applies adopted entities that are in the desired state. Nothing changes, but their state is recorded, so that later manual
+/// changes are recognized. Returns false if one could not be recorded.
 fn record(ids: Vec<BString>, context: &mut Context<'_>, lock: Lock) -> Result<bool, FatalError> {
     let selection = Selection { selectors: ids.into_iter().map(|id| OsString::from_vec(id.into())).collect() };
     let arguments = Apply { selection, ..Apply::default() };
@@ -90,7 +90,7 @@ fn record(ids: Vec<BString>, context: &mut Context<'_>, lock: Lock) -> Result<bo
     let is_recorded = |end| matches!(end, End::Unchanged | End::ConditionNotMet | End::Changed);
     for finding in findings.into_found().iter().filter(|finding| !is_recorded(finding.end)) {
         let reason = finding.error.as_ref().or(finding.refusals.first()).cloned().unwrap_or_else(|| "see above".into());
-        context.reporter.error(format!("{} is adopted, but its state is not recorded: {reason}", finding.id));
+        context.reporter.error(format!("{} was adopted, but its state could not be recorded: {reason}", finding.id));
         is_complete = false;
     }
     Ok(is_complete)

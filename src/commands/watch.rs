@@ -100,7 +100,7 @@ struct Watcher<'a> {
     reporter: &'a mut dyn Reporter,
     known: Known,
     queue: Queue,
-    /// The events because of which everything is surveyed.
+    /// The events that triggered the survey.
     surveyed_for: Heard,
     /// The parent of the cache directories of plugins that watch.
     cache: Option<Arc<CacheDirectory>>,

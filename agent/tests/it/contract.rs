@@ -173,7 +173,7 @@ fn storm_and_kill() {
         // On a slow machine, a storm may be over and recorded already. One that is recorded in between is not counted twice.
         let recorded = of_kind(&root, "storm");
         let events = fs::read_to_string(root.join("run/holo-agent/events.jsonl")).unwrap_or_default();
-        // The last line may just be written.
+        // The last line may be incomplete.
         let held = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let storms = held.chain(recorded).filter(|storm| storm["of"] == kind);
         storms.filter_map(|storm| storm["count"].as_u64()).sum::<u64>()

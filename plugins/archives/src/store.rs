@@ -47,8 +47,8 @@ impl Store {
         }
     }
 
-    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites, if the run is recorded. What
-    /// prevents the change is an error of the change, not of this.
+    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites, if the run is recorded.
+    /// Errors are ignored, because the change itself encounters and reports them.
     pub(crate) fn keep_losses(
         &self,
         tree: &OwnedTree,

@@ -177,7 +177,7 @@ pub(super) fn during_survey() {
     watching.expect("repaired", "x:a");
     fs::remove_file(root.join("held")).unwrap();
     watching.expect_silence();
-    // So is what drifts as they change.
+    // An entity that drifts together with a change of the configuration is repaired just as early.
     root.write("held", "");
     root.write("etc/holorc", "plugin x\n# changed\n");
     fs::remove_file(root.join("state/a")).unwrap();
@@ -185,7 +185,7 @@ pub(super) fn during_survey() {
     watching.expect("repaired", "x:a");
     fs::remove_file(root.join("held")).unwrap();
     watching.expect_silence();
-    // What is defined no more is no mistake.
+    // An entity that is no longer defined causes no error.
     root.write("report", "ENTITY: x:b\n");
     scans(2);
     fs::remove_file(root.join("held")).unwrap();

@@ -240,7 +240,7 @@ impl Executor<'_> {
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         match decision {
-            // From now on, a manual change differs from what is on record. The record of permissions depends on that of the path.
+            // Its state is recorded, so that a later manual change is recognized. The record of permissions depends on that of the path.
             Decision::Nothing if !subject.is_recorded(definition, &current) => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;

@@ -243,8 +243,8 @@ impl<'a> Inspection<'a> {
         })
     }
 
-    /// Fails if the file of a new entity contains edits, which must be taken back first. Without `--force`, those that a
-    /// person has changed are not.
+    /// Returns an error if the file of a new entity still contains edits. An apply takes them back first, but without
+    /// `--force` only those that no person has changed.
     pub(super) fn reject_edits(&self, subject: &Subject) -> Result<(), DeclaredError> {
         if subject.is_known() {
             return Ok(());

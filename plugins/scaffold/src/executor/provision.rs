@@ -21,7 +21,7 @@ impl Executor<'_> {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
-        // From now on, a manual change differs from what is on record.
+        // A state that is right, but not recorded, is recorded, so that a later manual change is recognized.
         let provisioned = |path: &Path| remembered.base.tracks().get(path)?.provisioned.as_ref();
         let is_recorded = plan.make.iter().all(|(path, state)| provisioned(path) == Some(state));
         if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive && is_recorded {
