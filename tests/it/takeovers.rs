@@ -89,7 +89,54 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("{}: other plugins are asked for what is in its way", case.name);
         trial_of(&name, &[], || applied_alone(case))
     };
-    CASES.iter().map(trial).chain(CASES.iter().map(alone)).collect()
+    let invalid = |(name, makes, takes): (&str, _, _)| {
+        trial_of(&format!("an invalid definition keeps its files from {name}"), &[], move || left_alone(makes, takes))
+    };
+    let kills = CASES.iter().map(trial).chain(CASES.iter().map(alone));
+    kills.chain(INVALID.into_iter().map(invalid)).collect()
+}
+
+type Define = fn(&ScratchRoot);
+
+/// Who takes the files of which definition, once it is invalid.
+const INVALID: [(&str, (Define, &str), Define); 6] = [
+    ("scaffolds", (declare, DECLARED), purge),
+    ("archives", (declare, DECLARED), extract),
+    ("declared files", (|root| scaffold(root, "rendered\n"), SCAFFOLD), declare),
+    ("archives, if it is a scaffold", (|root| scaffold(root, "rendered\n"), SCAFFOLD), extract),
+    ("declared files, if it is an archive", (extract, ARCHIVE), declare),
+    ("scaffolds, if it is an archive", (extract, ARCHIVE), purge),
+];
+
+/// Makes a definition invalid, by a typo or so that its whole file cannot be read, and defines its files otherwise.
+fn left_alone((make, file): (Define, &str), take: Define) {
+    for fault in ["typo = 1\n", "[[[\n"] {
+        let root = ScratchRoot::in_memory().file("etc/os-release", "ID=unittest\n").file("etc/app/found", "theirs\n");
+        let root = PLUGINS.iter().fold(root, |root, plugin| root.plugin(plugin));
+        make(&root);
+        applied(&root);
+        let files = ["found", "made/x"].map(|name| format!("etc/app/{name}"));
+        let before = files.each_ref().map(|path| root.read(path));
+        root.write(file, [root.read(file).as_slice(), fault.as_bytes()].concat());
+        take(&root);
+        let run = root.holo(&["apply"]);
+        assert!(!run.success(), "{run}");
+        for (path, content) in files.iter().zip(before) {
+            assert!(root.exists(path), "{path} is gone\n{run}");
+            assert_eq!(root.read(path), content, "{path}: {run}");
+        }
+        let _ = PLUGINS.map(|plugin| fs::remove_dir_all(root.join(format!("usr/share/holo/{plugin}"))));
+        PLUGINS.iter().for_each(|plugin| fs::create_dir_all(root.join(format!("usr/share/holo/{plugin}"))).unwrap());
+        applied(&root);
+        assert_eq!(root.read("etc/app/found"), "theirs\n");
+        assert!(!root.exists("etc/app/made"));
+    }
+}
+
+/// Defines a scaffold that has one of two files, and removes all others.
+fn purge(root: &ScratchRoot) {
+    root.write(SCAFFOLD, "[[scaffold]]\ntarget = \"/etc/app\"\nsource = \"app\"\npurge = true\n");
+    root.write(format!("{SOURCE}/found"), "rendered\n");
 }
 
 /// Applies the new entities alone. A selector that is no ID requires a scan of all entities.

@@ -190,6 +190,12 @@ impl Tracker {
         self.overlays.lie_over(path)
     }
 
+    /// Returns the paths below a directory whose overlays the run removes before, if the tracker was made for a check.
+    #[must_use]
+    pub fn uncovered_below(&self, directory: &Path) -> Vec<PathBuf> {
+        self.overlays.leaving_below(directory)
+    }
+
     /// Returns true if the file at a path contains edits.
     ///
     /// # Errors

@@ -123,6 +123,13 @@ impl<D: Definition> Definitions<D> {
         self.broken.contains(id)
     }
 
+    /// Returns the IDs of invalid definitions, and those of known entities that may be defined in a file that cannot be
+    /// read. These entities are left alone, and keep what they own.
+    pub fn unusable<'i>(&'i self, known: impl IntoIterator<Item = &'i String>) -> BTreeSet<&'i str> {
+        let lost = known.into_iter().filter(|id| !self.complete && !self.is_defined(id));
+        self.broken.iter().chain(lost).map(String::as_str).collect()
+    }
+
     /// Returns true if all files that may define entities could be read: otherwise there are no orphans.
     #[must_use]
     pub fn is_complete(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::entity::{ArchiveEntity, Desired};
 use crate::shared::Shared;
 use crate::store::{ArchiveRecord, DefinedArchive, Inventory, canonical};
 use holo_change::Tree;
-use holo_change::base_store::BaseStore;
+use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_download::Address;
 use holo_plugin::declared::Declared;
@@ -15,6 +15,7 @@ use holo_plugin::{
     apply_concurrently, check_concurrently,
 };
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The `archives` plugin.
@@ -34,10 +35,13 @@ impl Plugin for Archives {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Archive>(host, output);
-        let (mut orphans, mut known) = (BTreeMap::new(), Vec::new());
+        let (mut orphans, mut holders, mut unusable) = (BTreeMap::new(), Vec::new(), Vec::new());
         match BaseStore::open(host.locations()).all::<ArchiveRecord>(output) {
             Ok(all) => {
-                known.extend(all.keys().cloned());
+                holders.extend(all.keys().cloned());
+                unusable.extend(
+                    definitions.unusable(all.keys()).into_iter().filter_map(|id| all.get(id)).flat_map(recorded_claims),
+                );
                 orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id)));
             }
             Err(error) => {
@@ -55,8 +59,7 @@ impl Plugin for Archives {
                 ensure: defined.definition.ensure,
             }));
         }
-        let holders = known.into_iter().filter(|id| definitions.valid.contains_key(id) || definitions.is_orphan(id));
-        publish(&inventory, &definitions, &holders.collect::<Vec<_>>(), host, output);
+        publish(&inventory, &definitions, (unusable, &holders), host, output);
         let inventory = Arc::new(inventory);
         let entity = |id, desired| {
             let (inventory, shared) = (Arc::clone(&inventory), Arc::clone(&self.shared));
@@ -108,16 +111,28 @@ impl Plugin for Archives {
 fn publish(
     inventory: &Inventory,
     definitions: &Definitions<Archive>,
-    holders: &[String],
+    (unusable, holders): (Vec<Claim>, &[String]),
     host: &Host,
     output: &mut Output<'_>,
 ) {
-    let claims: Vec<Claim> = inventory.defined.iter().flat_map(|archive| claims_of(archive, definitions)).collect();
+    let defined = inventory.defined.iter().flat_map(|archive| claims_of(archive, definitions));
+    let claims: Vec<Claim> = defined.chain(unusable).collect();
     if (!claims.is_empty() || !holders.is_empty())
         && let Err(error) = claims::publish(host.locations(), &claims, holders)
     {
         output.error(error.to_string());
     }
+}
+
+/// Returns the claims of an archive whose definition is invalid. Its files are left alone by others, too.
+fn recorded_claims(archive: &Remembered<ArchiveRecord>) -> Vec<Claim> {
+    let claim = |path: &String| Claim::new(&archive.id, Path::new(path), &[]);
+    let tree = |path| {
+        let mut claim = claim(path);
+        claim.is_tree = true;
+        claim
+    };
+    archive.base.path.iter().map(claim).chain(archive.base.trees.iter().map(tree)).collect()
 }
 
 fn claims_of(archive: &DefinedArchive, definitions: &Definitions<Archive>) -> Vec<Claim> {

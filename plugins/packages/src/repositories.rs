@@ -288,6 +288,15 @@ pub(crate) fn scan(
     for (id, invalid) in refused {
         definitions::say(defined.refuse(&id, &[invalid]), output);
     }
+    // The files of a repository whose definition is invalid are left alone by others, too.
+    let unusable = defined.unusable(records.keys());
+    let unusable: Vec<Claim> = unusable
+        .into_iter()
+        .filter_map(|id| records.get(id))
+        .flat_map(|record| {
+            record.base.tracks.iter().map(|(path, _)| Claim::new(&record.id, &path, &[])).collect::<Vec<_>>()
+        })
+        .collect();
     let mut holders = Vec::new();
     for (id, remembered) in records {
         if !defined.is_orphan(&id) {
@@ -308,7 +317,7 @@ pub(crate) fn scan(
             timeout: None,
         }));
     }
-    publish(host, &all, &holders, output);
+    publish(host, &all, (unusable, &holders), output);
     Ok(Repositories { all: all.into_iter().map(Arc::new).collect() })
 }
 
@@ -317,8 +326,13 @@ fn orphan_provider(record: &Record) -> Result<&'static dyn PackageProvider, Prov
 }
 
 /// Publishes the files that repositories own to other plugins.
-fn publish(host: &Host, all: &[Declared<RepositoryEntity>], holders: &[String], output: &mut Output<'_>) {
-    if all.is_empty() {
+fn publish(
+    host: &Host,
+    all: &[Declared<RepositoryEntity>],
+    (mut claims, holders): (Vec<Claim>, &[String]),
+    output: &mut Output<'_>,
+) {
+    if all.is_empty() && claims.is_empty() {
         return;
     }
     let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
@@ -327,12 +341,10 @@ fn publish(host: &Host, all: &[Declared<RepositoryEntity>], holders: &[String], 
         found.unwrap_or_else(|| path.into())
     };
     let living = all.iter().filter(|one| one.common.skipped.is_none());
-    let claims: Vec<Claim> = living
-        .flat_map(|one| {
-            let claim = |path: &str| Claim::new(&one.entity.id, &path_of(path), &one.entity.sources);
-            one.entity.files.iter().map(move |file| claim(&file.path)).collect::<Vec<_>>()
-        })
-        .collect();
+    claims.extend(living.flat_map(|one| {
+        let claim = |path: &str| Claim::new(&one.entity.id, &path_of(path), &one.entity.sources);
+        one.entity.files.iter().map(move |file| claim(&file.path)).collect::<Vec<_>>()
+    }));
     if let Err(error) = claims::publish(host.locations(), &claims, holders) {
         output.error(error.to_string());
     }

@@ -51,6 +51,13 @@ pub(crate) struct SettledPaths {
     pub(crate) given_up: Vec<PathBuf>,
 }
 
+/// Returns the claim of a scaffold, given its ID and target.
+pub(crate) fn claim(id: &str, target: &Path, sources: &[PathBuf]) -> Claim {
+    let mut claim = Claim::new(id, target, sources);
+    (claim.is_tree, claim.is_directory) = (true, true);
+    claim
+}
+
 impl Scaffold {
     pub(crate) fn new(
         definition: ScaffoldDefinition,
@@ -108,9 +115,7 @@ impl Scaffold {
 
     /// Returns the claim to its paths, for other plugins.
     pub(crate) fn claim(&self, sources: &[PathBuf]) -> Claim {
-        let mut claim = Claim::new(&self.id(), &self.canonical, sources);
-        (claim.is_tree, claim.is_directory) = (true, true);
-        claim
+        claim(&self.id(), &self.canonical, sources)
     }
 
     /// Returns the definition of the target, or `None` if the state before the first apply should be restored.

@@ -1,7 +1,7 @@
 //! The plugin, which lists the scaffolds, and the operations that the dispatcher requests for them.
 
 use crate::definition::ScaffoldDefinition;
-use crate::entity::{PREFIX, Scaffold};
+use crate::entity::{PREFIX, Scaffold, claim};
 use crate::error::ScaffoldError;
 use crate::executor::Executor;
 use crate::record::Record;
@@ -48,9 +48,7 @@ impl Plugin for Scaffolds {
         // Scaffolds whose definition is invalid keep their files.
         let living = definitions.valid.keys().chain(known.keys().filter(|id| !definitions.is_orphan(id)));
         let targets: BTreeSet<PathBuf> = living.filter_map(target).collect();
-        // Scaffolds whose definition is invalid keep their claims.
-        let is_known = |id: &&String| definitions.valid.contains_key(*id) || definitions.is_orphan(id);
-        let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
+        let holders: Vec<String> = known.keys().cloned().collect();
         let mut orphans: Vec<Remembered<Record>> = Vec::new();
         for id in known.keys().filter(|id| definitions.is_orphan(id)) {
             match store.recall(id) {
@@ -59,11 +57,20 @@ impl Plugin for Scaffolds {
             }
         }
         let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
+        let canonical = |target: &Path| canonical.as_ref().and_then(|canonical| canonical.of(target).ok());
+        let unusable: Vec<Claim> = definitions
+            .unusable(known.keys())
+            .into_iter()
+            .filter_map(|id| {
+                let target = PathBuf::from(id.strip_prefix(PREFIX)?);
+                Some(claim(id, canonical(&target).as_deref().unwrap_or(&target), &[]))
+            })
+            .collect();
         let mut scaffolds = Vec::new();
         for defined in definitions.valid.into_values() {
             let file = defined.common.sources.first().cloned().unwrap_or_default();
             let mut scaffold = Scaffold::new(defined.definition, file, defined.common.keys.timeout, host);
-            if let Some(found) = canonical.as_ref().and_then(|canonical| canonical.of(&scaffold.target).ok()) {
+            if let Some(found) = canonical(&scaffold.target) {
                 scaffold.canonical = found;
             }
             let inside =
@@ -71,12 +78,13 @@ impl Plugin for Scaffolds {
             scaffold.others = inside.cloned().collect();
             scaffolds.push(Declared::new(scaffold, defined.common));
         }
-        let claims: Vec<Claim> = scaffolds
+        let mut claims: Vec<Claim> = scaffolds
             .iter()
             .filter(|declared| declared.common.skipped.is_none() && declared.entity.wanted().is_some())
             .map(|declared| declared.entity.claim(&declared.common.sources))
             .collect();
         find_overlaps(&mut scaffolds, &claims, host, output);
+        claims.extend(unusable);
         // A path that a scaffold created may belong to another entity by now.
         if (!claims.is_empty() || !holders.is_empty())
             && let Err(error) = claims::publish(host.locations(), &claims, &holders)

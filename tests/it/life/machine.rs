@@ -541,10 +541,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns true if a resource file contains a line of a person.
+    /// Returns true if a resource file contains a line of a person, or a patch adds it.
     fn is_adopted(&self, line: &str) -> bool {
-        let adopted = self.root.join(ADOPTED);
-        self.root.run("grep", &["-rqxF", line, adopted.to_str().unwrap()]).success()
+        let (adopted, added) = (self.root.join(ADOPTED), format!("+{line}"));
+        self.root.run("grep", &["-rqxF", "-e", line, "-e", &added, adopted.to_str().unwrap()]).success()
     }
 
     /// Returns what the last two runs have changed. One of two runs at once, which found the lock taken, may be the last.

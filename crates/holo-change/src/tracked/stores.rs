@@ -91,6 +91,12 @@ impl Overlays {
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
+    /// Returns the paths below a directory whose overlays the run removes.
+    pub(super) fn leaving_below(&self, directory: &Path) -> Vec<PathBuf> {
+        let leaving = self.changes.iter().flat_map(|(changes, _)| changes.leaving.keys());
+        leaving.filter(|path| path.starts_with(directory)).cloned().collect()
+    }
+
     /// Returns the witnesses of which of these paths have overlays.
     #[must_use]
     pub fn witnesses<'p>(locations: &Locations, paths: impl IntoIterator<Item = &'p Path>) -> Vec<Witness> {

@@ -15,7 +15,7 @@ use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
-use holo_change::tracked::{Decision, State, Track, Tracks};
+use holo_change::tracked::{Decision, State, Track, Tracker, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -465,7 +465,7 @@ fn collect(
     found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
 ) -> Result<(), DeclaredError> {
     let others = Others::of(entity, path, inspection)?;
-    let has_overlay = |path: &Path| inspection.tracker.is_overlaid(path) || inspection.has_overlay(path);
+    let has_overlay = |path: &Path| restored.tracker.is_overlaid(path) || inspection.has_overlay(path);
     let owners = states::owners(definition, inspection.host)?;
     let mode = definition.fixed_mode();
     let top = inspection.tracker.place(path);
@@ -528,6 +528,8 @@ pub(super) enum At {
 struct Restored {
     /// The metadata of the originals in a check; there is none if the path did not exist. In an apply, none is known.
     originals: HashMap<PathBuf, Option<FileStat>>,
+    /// In a check, knows the overlays that are left.
+    tracker: Tracker,
 }
 
 impl Restored {
@@ -537,9 +539,10 @@ impl Restored {
         inspection: &Inspection<'_>,
         at: At,
     ) -> Result<Restored, DeclaredError> {
-        let (claims, tracker) = (inspection.claims(), &inspection.tracker);
+        let (claims, tracker) = (inspection.claims(), inspection.tracker.clone());
+        let tracker = if at == At::Check { tracker.foreseeing(false) } else { tracker };
         let mut originals = HashMap::new();
-        for held in tracker.held_below(path, claims)? {
+        for held in tracker.held_below(path, claims)?.into_iter().chain(tracker.uncovered_below(path)) {
             let original = match at {
                 At::Apply => None,
                 At::Check => {
@@ -551,7 +554,7 @@ impl Restored {
             };
             originals.insert(held, original);
         }
-        Ok(Restored { originals })
+        Ok(Restored { originals, tracker })
     }
 
     /// Returns the metadata of a path.

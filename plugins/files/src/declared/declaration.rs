@@ -140,16 +140,16 @@ pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Dec
     }
 }
 
-/// Publishes the declarations, and the entities that hold paths which they no longer own.
+/// Publishes the declarations, the claims of invalid ones, and the entities that hold paths which they no longer own.
 pub(super) fn publish(
-    declarations: &Table<DeclarationIndex, Declaration>,
+    (declarations, unusable): (&Table<DeclarationIndex, Declaration>, Vec<Claim>),
     orphans: &[&Remembered<Tracks>],
     records: Option<&BTreeMap<String, Remembered<Tracks>>>,
     host: &Host,
     output: &mut Output<'_>,
 ) {
-    let claims: Vec<Claim> =
-        declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
+    let effective = declarations.iter().filter(|declaration| declaration.is_effective());
+    let claims: Vec<Claim> = effective.map(Declaration::claim).chain(unusable).collect();
     let Some(records) = records else {
         if let Err(error) = claims::publish_some(host.locations(), claims) {
             output.error(error.to_string());

@@ -8,6 +8,7 @@ use crate::known_files::Paths;
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
+use holo_change::claims::Claim;
 use holo_change::tracked::{State, Tracker, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
@@ -37,6 +38,14 @@ pub(crate) struct Files {
     /// Formerly declared files that have an overlay now.
     pub(crate) leaving: BTreeMap<PathBuf, DeclaredFile>,
     pub(crate) contradicted: Vec<Contradicted>,
+}
+
+/// Returns the claim of an entity whose definition is invalid. Its file is left alone by others, too.
+fn claim_of(id: &str, paths: &Paths, host: &Host) -> Option<Claim> {
+    let path = paths.canonical(&id.as_bytes().strip_prefix(PREFIX)?.to_path_lossy());
+    let mut claim = Claim::new(id, &path, &[]);
+    claim.is_directory = host.below_root(&path).is_dir();
+    Some(claim)
 }
 
 impl DeclaredScan {
@@ -107,6 +116,12 @@ impl DeclaredScan {
                 (path.clone(), problem)
             })
             .collect();
+        let unusable: Vec<Claim> = self
+            .definitions
+            .unusable(self.records.keys())
+            .into_iter()
+            .filter_map(|id| claim_of(id, &paths, host))
+            .collect();
         let mut declarations = Table::new();
         for (id, defined) in self.definitions.valid {
             let path = defined.definition.path().to_owned();
@@ -115,7 +130,7 @@ impl DeclaredScan {
         }
         find_contradictions(&mut declarations, host);
         let records = is_whole.then_some(&self.records);
-        publish(&declarations, &orphans, records, host, output);
+        publish((&declarations, unusable), &orphans, records, host, output);
         let mut nested = nested_absences(&declarations);
         let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
         for mut declaration in declarations {
