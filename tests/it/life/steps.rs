@@ -1,6 +1,7 @@
 //! The steps of a life, and the definitions that they amount to.
 //!
-//! Not among them: symlinks that people make, secrets, and directories that are declared absent.
+//! Not among them: symlinks that people make, secrets, directories that are declared absent, and second names of files
+//! below a directory with permissions for all that is in it.
 
 use holo_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,6 +197,10 @@ impl Bundle {
         }
     }
 
+    pub(super) fn is_recursive(self) -> bool {
+        matches!(self, Bundle::Recursive(_))
+    }
+
     fn files(self) -> &'static [&'static str] {
         match self {
             Bundle::Nothing | Bundle::Recursive(_) => &[],
@@ -350,7 +355,7 @@ pub(super) struct Coverage {
     /// The directories from which all other files are removed.
     purged: BTreeSet<String>,
     /// The directories below which attributes are set.
-    recursed: BTreeSet<String>,
+    pub(super) recursed: BTreeSet<String>,
     /// The files whose contents may be changed under all of their names.
     pub(super) written_in_place: BTreeSet<String>,
 }
