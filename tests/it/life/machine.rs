@@ -62,6 +62,8 @@ pub(super) struct Machine {
     shared: BTreeMap<String, bool>,
     /// The ID of the run that has changed an entity last, as far as runs have reported it.
     changed_by: BTreeMap<String, String>,
+    /// The lines of people in files when these were adopted.
+    given: BTreeSet<String>,
 }
 
 impl Machine {
@@ -87,6 +89,7 @@ impl Machine {
             held: Coverage::default(),
             shared: BTreeMap::new(),
             changed_by: BTreeMap::new(),
+            given: BTreeSet::new(),
         };
         machine.natural = machine.disk();
         machine
@@ -207,7 +210,9 @@ impl Machine {
 
     /// A person adds a line to a file, and adopts the file. Then there is nothing to do, and the original stays what it was.
     fn adopt(&mut self, path: &'static str, number: usize) -> Verdict {
-        if self.used.is_some() {
+        // Edits follow symlinks, so that the target would be adopted as well.
+        let is_edited = self.written.wishes.get(path).is_some_and(|wish| wish.is_edits());
+        if self.used.is_some() || (is_edited && self.root.join(path).is_symlink()) {
             return Ok(());
         }
         let is_clear = !self.unclear.contains(path) && self.root.exists(format!("var/lib/holo/files/base/{path}"));
@@ -232,6 +237,9 @@ impl Machine {
         }
         self.written.adopted.insert(path);
         self.defined = self.written.clone();
+        let content = fs::read(&full).unwrap_or_default();
+        let lines = content.lines().filter(|line| line.starts_with(MARK.as_bytes()));
+        self.given.extend(lines.map(|line| line.to_str_lossy().into_owned()));
         // It is on record, as after an apply.
         self.held.hold(path);
         if run.stderr.is_empty() && !earlier.iter().any(|line| line.starts_with("Scrubbing ")) {
@@ -557,9 +565,12 @@ impl Machine {
                 }
                 // As in version 3, removing an overlay needs no force.
                 let is_scrubbed = self.held.overlaid.contains(path) && !defined.overlaid.contains(path);
-                let is_overwritten = force || is_scrubbed || self.held.is_purged(path);
+                // What was adopted, and is defined no longer, goes like any other definition.
+                let is_given = self.given.contains(&*line);
+                let is_overwritten = force || is_scrubbed || is_given || self.held.is_purged(path);
                 let all = || self.last_differences();
-                ensure(is_overwritten && history.get_or_insert_with(all).contains(&*line), || {
+                let is_secret = is_given && node.mode & 0o004 == 0;
+                ensure(is_overwritten && (is_secret || history.get_or_insert_with(all).contains(&*line)), || {
                     format!("{path} has lost {line:?}\n{said}\nThe state was\n{state}")
                 })?;
             }
