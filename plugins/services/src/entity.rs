@@ -261,6 +261,8 @@ impl Unit {
             // A package would start it when it is installed.
             edges.needs.retain(|asset| asset.kind != "package");
             edges.before.push("package:*".into());
+        } else {
+            edges.needs.extend(provider.accounts(root, name));
         }
         report
     }

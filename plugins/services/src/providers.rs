@@ -11,7 +11,7 @@ use holo_change::PathError;
 use holo_plugin::process::ProgramError;
 use holo_plugin::provider::{Provider, Providers};
 use holo_plugin::system::Root;
-use holo_plugin::{Edges, Host};
+use holo_plugin::{Asset, Edges, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
@@ -89,6 +89,11 @@ pub(crate) trait ServiceProvider: Provider {
 
     /// Adds the assets that a unit needs, and the files to watch. `given` is its name in the definition.
     fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges);
+
+    /// Returns the users and groups as which a unit runs, as far as its files tell. They have to exist as long as it runs.
+    fn accounts(&self, _root: &Root, _name: &UnitName) -> Vec<Asset> {
+        Vec::new()
+    }
 
     /// Returns the ID of the step that reloads units' files, if the manager runs on this host and caches them.
     fn reading_files(&self, host: &Host) -> Option<&'static str>;

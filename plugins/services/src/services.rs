@@ -107,6 +107,10 @@ impl Plugin for Services {
             let Remembered { id, base, .. } = &orphan.remembered;
             let mut full_report = orphan.remembered.orphan_report();
             full_report.edges.owns = [Asset::new("unit", name.qualified())].into();
+            // The unit may have got its files after the last apply of the service.
+            let needs = &mut full_report.edges.needs;
+            let accounts = provider.accounts(&root, &name);
+            needs.extend(accounts.into_iter().filter(|account| !needs.contains(account)).collect::<Vec<_>>());
             let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
             let records = EntityRecords::Orphan(Box::new(orphan));
             let unit = Unit { id, name, given, wanted, timeout: None, full_report, records, all: all.clone() };

@@ -108,6 +108,10 @@ impl ServiceProvider for Systemd {
         edges.watch.push(format!("{of_packages}/{}", words::files(name).pop().unwrap_or_default()).into());
     }
 
+    fn accounts(&self, root: &Root, name: &UnitName) -> Vec<Asset> {
+        if name.scope().is_system() { files::accounts(root, name) } else { Vec::new() }
+    }
+
     fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
         while !is_live(host) {
             // Changes of files are detected by watching their paths.

@@ -5,7 +5,7 @@ use super::{show, words};
 use crate::providers::FOLDER;
 use crate::unit::{Scope, UnitName};
 use holo_plugin::system::Root;
-use holo_plugin::{Credentials, KnownUser, as_user};
+use holo_plugin::{Asset, Credentials, KnownUser, as_user};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -62,6 +62,40 @@ pub(super) fn path(root: &Root, directories: &Directories, name: &UnitName) -> O
     let files = words::files(name);
     let paths = files.iter().flat_map(|file| directories.iter().map(move |folder| folder.join(file)));
     paths.into_iter().find(|path| root.has(path))
+}
+
+/// Returns the users and groups as which a unit of the system runs, according to its files. A drop-in may replace a user, but both
+/// are returned.
+pub(super) fn accounts(root: &Root, name: &UnitName) -> Vec<Asset> {
+    let directories = Directories::of_system();
+    let mut paths: Vec<PathBuf> = path(root, &directories, name).into_iter().collect();
+    for file in words::files(name) {
+        for drop_ins in directories.iter().map(|directory| directory.join(format!("{file}.d"))) {
+            let names = root.names(&drop_ins).unwrap_or_default();
+            paths.extend(
+                names
+                    .iter()
+                    .map(|name| drop_ins.join(name))
+                    .filter(|path| path.extension().is_some_and(|it| it == "conf")),
+            );
+        }
+    }
+    let texts: Vec<String> = paths.iter().filter_map(|path| root.text(path)).collect();
+    let accounts: BTreeSet<(&str, &str)> = texts.iter().flat_map(|text| accounts_in(text)).collect();
+    accounts.into_iter().map(|(kind, name)| Asset::new(kind, name)).collect()
+}
+
+fn accounts_in(text: &str) -> impl Iterator<Item = (&'static str, &str)> {
+    let settings = text.lines().filter_map(|line| line.split_once('='));
+    let named = settings.filter_map(|(key, value)| match key.trim() {
+        "User" => Some(("user", value)),
+        "Group" | "SupplementaryGroups" => Some(("group", value)),
+        _ => None,
+    });
+    let each = named.flat_map(|(kind, names)| names.split_whitespace().map(move |name| (kind, name)));
+    // Numbers name no account, and specifiers are only known to systemd.
+    let is_name = |name: &str| !name.contains('%') && name.parse::<u32>().is_err();
+    each.filter(move |(_, name)| is_name(name))
 }
 
 /// Returns the path of a unit's file if it is a regular file of its own in one of the directories, not a symlink or a
@@ -319,6 +353,26 @@ mod tests {
         for odd in ["", "n/a", "Sun 2026-11-22 00:06:08 CET", "Sun 2026-13-22 00:06:08 UTC", "Sun x UTC"] {
             assert_eq!(micros(odd), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn accounts_are_those_of_a_unit_and_its_drop_ins() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [
+            ("usr/lib/systemd/system/app@.service", "[Service]\nUser = app\nGroup=app\n#User=no\n"),
+            ("etc/systemd/system/app@.service.d/a.conf", "[Service]\nSupplementaryGroups=tls 100 %i\n"),
+            ("etc/systemd/system/app@one.service.d/a.conf", "[Service]\nUser=other\n"),
+            ("etc/systemd/system/app@one.service.d/a.conf.bak", "[Service]\nUser=no\n"),
+        ];
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let name = words::complete("app@one").unwrap();
+        let accounts = accounts(&Root::new(folder.path()), &name);
+        let expected = [("group", "app"), ("group", "tls"), ("user", "app"), ("user", "other")];
+        assert_eq!(accounts, expected.map(|(kind, name)| Asset::new(kind, name)));
     }
 
     #[test]
