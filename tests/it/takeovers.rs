@@ -93,7 +93,42 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of(&format!("an invalid definition keeps its files from {name}"), &[], move || left_alone(makes, takes))
     };
     let kills = CASES.iter().map(trial).chain(CASES.iter().map(alone));
-    kills.chain(INVALID.into_iter().map(invalid)).collect()
+    let mut trials: Vec<Trial> = kills.chain(INVALID.into_iter().map(invalid)).collect();
+    trials.push(trial_of("what was purged may be declared later", &[], declared_after_purge));
+    trials
+}
+
+/// A purging scaffold owns what it has removed, but only until another entity makes it again.
+fn declared_after_purge() {
+    let root = ScratchRoot::in_memory()
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/app/found", "theirs\n")
+        .file("etc/app/made/x", "purged\n");
+    let root = ["files", "scaffold"].iter().fold(root, |root, plugin| root.plugin(plugin));
+    purge(&root);
+    let file = |name| format!("{SOURCE}/{name}");
+    root.write(file("made/y"), "rendered\n");
+    applied(&root);
+    assert!(!root.exists("etc/app/made/x"));
+    fs::remove_file(root.join(file("made/y"))).unwrap();
+    applied(&root);
+    assert!(!root.exists("etc/app/made/y"));
+    let declaration =
+        |name| format!("[[file]]\npath = \"/etc/app/made/{name}\"\ncontent = \"declared\\n\"\nmode = \"0640\"\n");
+    root.write(DECLARED, ["x", "y"].map(declaration).concat());
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(3), "{check}");
+    applied(&root);
+    assert_eq!(root.read("etc/app/made/x"), "declared\n");
+    let check = root.holo(&["check"]);
+    assert!(check.success() && check.stdout.is_empty(), "{check}");
+    fs::remove_file(root.join(DECLARED)).unwrap();
+    applied(&root);
+    assert!(!root.exists("etc/app/made/x") && !root.exists("etc/app/made/y"));
+    fs::remove_file(root.join(SCAFFOLD)).unwrap();
+    applied(&root);
+    assert_eq!((root.read("etc/app/found"), root.read("etc/app/made/x")), ("theirs\n".into(), "purged\n".into()));
+    assert!(!root.exists("etc/app/made/y"));
 }
 
 type Define = fn(&ScratchRoot);

@@ -653,4 +653,44 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             KillPlugins("mkdir", 1),
         ],
     ),
+    (
+        "a directory with permissions for all in it is below what an overlay leaves",
+        &[
+            Define("etc/app/x", OverlayLink),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+            Define("etc/app/x", Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "an adopted file is declared absent in a scaffold that purges",
+        &[Adopt("etc/app/x", 9), Fill("etc/app", Purging(&["x"], 0)), Define("etc/app/x", Absent), Apply],
+    ),
+    (
+        "the disk is full when an ACL is restored",
+        &[Fill("etc/app", Recursive("0750")), Apply, Fill("etc/app", Bundle::Nothing), FillDisk("fsetxattr", 1), Apply],
+    ),
+    (
+        "the disk is full when an ACL is set",
+        &[
+            Define("etc/a", Access("ours\n")),
+            FillDisk("fsetxattr", 1),
+            Apply,
+            Fill("etc/app", Recursive("0750")),
+            FillDisk("fsetxattr", 1),
+            Apply,
+        ],
+    ),
+    (
+        "a scaffold purges a file that is declared later",
+        &[
+            Fill("etc/app", Scaffold(&["x", "sub/z", "more/w"], 0)),
+            Apply,
+            Fill("etc/app", Purging(&["x"], 1)),
+            Apply,
+            Define("etc/app/sub/z", Symlink),
+            Apply,
+        ],
+    ),
 ];

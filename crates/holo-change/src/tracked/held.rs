@@ -264,9 +264,11 @@ fn origin(plugin: &str, id: &str, path: &Path) -> Origin {
 }
 
 impl HeldPath {
-    /// Returns the claim of the holder to the path, if it still has one.
+    /// Returns the claim of the holder to the path, if it still has one. What it has removed from its tree may be made by
+    /// others.
     pub(crate) fn claim<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
-        claims.of(&self.origin.id, path)
+        let is_removed = matches!(&self.holding, Holding::Tracked(track) if track.provisioned == Some(State::Absent));
+        claims.of(&self.origin.id, path).filter(|claim| !is_removed || claim.path() == path)
     }
 
     /// Returns the path as a track. The base of a manifest entry is a separate file, and its current state determines

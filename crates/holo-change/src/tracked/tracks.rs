@@ -208,13 +208,15 @@ impl Tracks {
         }
     }
 
-    /// Sets the nine permission bits of the provisioned mode. Returns true if they have changed.
+    /// Records that the nine permission bits of a provisioned path are about to change. Returns true if they are different.
     pub fn expect_permissions(&mut self, path: &Path, permissions: u32) -> bool {
-        let provisioned = self.0.get_mut(&path_bytes(path)).and_then(|track| track.provisioned.as_mut());
-        let Some(State::File { attributes, .. } | State::Directory { attributes }) = provisioned else { return false };
-        let before = attributes.mode;
-        attributes.mode = before & !0o777 | permissions & 0o777;
-        attributes.mode != before
+        let Some(track) = self.0.get_mut(&path_bytes(path)) else { return false };
+        let mut intent = track.provisioned.clone();
+        let Some(State::File { attributes, .. } | State::Directory { attributes }) = &mut intent else { return false };
+        attributes.mode = attributes.mode & !0o777 | permissions & 0o777;
+        let is_new = intent != track.provisioned;
+        track.intent = intent.filter(|_| is_new);
+        is_new
     }
 
     /// Removes a track. The state before the next change becomes the base.

@@ -107,7 +107,9 @@ impl<'a> Inspection<'a> {
         let mut remembered = record.unwrap_or_else(|| Remembered::new(&entity.report(), Tracks::default()));
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
-        if let Some(other) = takes_over.iter().find_map(|id| self.claims().of(id, &path)) {
+        if !takes_over.is_empty()
+            && let Some(other) = self.tracker.rival(&path, &entity.id(), self.claims())?
+        {
             return Err(DeclaredError::Never(format!(
                 "{} is made by {} and by {}; one of both has to go",
                 self.shown(&entity.path),

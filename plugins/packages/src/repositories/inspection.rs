@@ -194,8 +194,7 @@ impl<'a> Inspection<'a> {
         }
         let claims = Claims::read(self.host.locations());
         for (path, file) in wanted {
-            let rival = takes_over.iter().find_map(|id| claims.of(id, path));
-            if let Some(other) = rival {
+            if let Some(other) = self.tracker.rival(path, &entity.id, &claims)? {
                 let own = Claim::new(&entity.id, path, &entity.sources).shown();
                 let shown = self.host.below_root(Path::new(&file.path));
                 let problem =

@@ -53,7 +53,11 @@ impl Executor<'_> {
             Ok(plan) => plan,
         };
         answers.begin(index);
-        if let Err(error) = self.expect_mode(entity, &plan).and_then(|()| accesses.make(&plan)) {
+        let made = self.expect_mode(entity, &plan).and_then(|expects_mode| {
+            accesses.make(&plan)?;
+            if expects_mode { self.settle_mode(entity) } else { Ok(()) }
+        });
+        if let Err(error) = made {
             return Ok(error.tell(&mut answers.output(index)));
         }
         Ok(self.with_changes(applied, &plan, "changed", entity))
@@ -77,16 +81,22 @@ impl Executor<'_> {
         Ok(self.with_changes(applied, &plan, "restored", job.entity))
     }
 
-    /// Records the mode that results from the new ACL, so that it does not count as a manual change.
-    fn expect_mode(&self, entity: &DeclaredFile, plan: &Plan) -> Result<(), DeclaredError> {
-        let Some(mut remembered) = self.inspection.recall(entity)? else { return Ok(()) };
+    /// Records the mode that results from the new ACL as an intent, so that it does not count as a manual change. Returns
+    /// true if it will be different.
+    fn expect_mode(&self, entity: &DeclaredFile, plan: &Plan) -> Result<bool, DeclaredError> {
+        let Some(mut remembered) = self.inspection.recall(entity)? else { return Ok(false) };
         let path = own_path(&remembered.base, &entity.path);
-        if let Some(mode) = plan.mode_by_acl(&path)
-            && remembered.base.expect_permissions(&path, mode)
-        {
+        let expects_mode = plan.mode_by_acl(&path).is_some_and(|mode| remembered.base.expect_permissions(&path, mode));
+        if expects_mode {
             self.inspection.bases.keep(&remembered)?;
         }
-        Ok(())
+        Ok(expects_mode)
+    }
+
+    /// Records the expected mode as provisioned.
+    fn settle_mode(&self, entity: &DeclaredFile) -> Result<(), DeclaredError> {
+        let Some(mut remembered) = self.inspection.recall(entity)? else { return Ok(()) };
+        Ok(self.inspection.tracker.recover_intents(&mut remembered)?)
     }
 
     fn apply_alone(&self, index: usize, job: Job<'_, DeclaredFile>, answers: &mut EndKept<'_>) -> Applied {
