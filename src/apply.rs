@@ -70,6 +70,8 @@ pub struct Walk<'a> {
     waiting: HashMap<EntityIndex, Hold>,
     /// Entities that act at every apply, and need not do so now unless they are refreshed.
     acted: HashSet<EntityIndex>,
+    /// Orphans that a check found to need force.
+    refused: Vec<EntityIndex>,
     /// Plugins with an entity that a check found pending.
     pending: HashSet<PluginIndex>,
     /// The inputs that define the entities. If set, orphans are scrubbed only while these inputs stay the same.
@@ -112,6 +114,7 @@ impl<'a> Walk<'a> {
             waiting: HashMap::new(),
             acted: HashSet::new(),
             pending: HashSet::new(),
+            refused: Vec::new(),
             inputs: None,
             inputs_have_changed: false,
             remembered: &mut inventory.remembered,
@@ -260,6 +263,7 @@ impl<'a> Walk<'a> {
             }
             match (end, self.task) {
                 (End::Pending, Task::Check) => drop(self.pending.insert(self.entities[entity].plugin)),
+                (End::Refused, Task::Check) if self.entities[entity].is_orphan() => self.refused.push(entity),
                 (End::Pending, _) => drop(self.waiting.insert(entity, Hold::Deferred)),
                 _ => {}
             }

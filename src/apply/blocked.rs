@@ -3,7 +3,8 @@
 use super::Walk;
 use crate::entities::node::EntityIndex;
 use crate::error::FatalError;
-use crate::plan::{Reception, Requirement, ownership};
+use crate::plan::ownership::{is_tree_around, share_tree};
+use crate::plan::{Reception, Requirement};
 use crate::plugin::Task;
 use crate::report::End;
 use bstr::{BStr, BString, ByteSlice};
@@ -103,22 +104,25 @@ impl Walk<'_> {
         })
     }
 
-    /// Leaves the effect on an entity open in a check if it changes a file that others make, in a tree that would be changed first.
+    /// Leaves the effect on an entity open in a check if it shares a tree with one that comes first: if the tree would be changed, or
+    /// if the entity's plugin expects what an orphan restores, but that needs force.
     fn by_tree(&self, entity: EntityIndex) -> Option<Blocked> {
-        let before = || self.plan.waits_for(entity).filter(|&before| self.ends[before] == Some(End::Pending));
-        if self.task != Task::Check || before().next().is_none() {
+        if self.task != Task::Check {
             return None;
         }
         let edges = self.entities[entity].edges();
-        let is_in_tree = |tree: EntityIndex| {
+        let is_owned = edges.owns.iter().any(|own| own.kind == "path");
+        let is_in = |tree: EntityIndex| {
             let trees = self.entities[tree].edges();
-            edges.provides.iter().any(|asset| {
-                let is_owned = edges.owns.iter().any(|own| own.kind == "path");
-                !is_owned && trees.owns.iter().any(|tree| ownership::is_tree_around(tree, asset))
-            })
+            !is_owned && edges.provides.iter().any(|asset| trees.owns.iter().any(|tree| is_tree_around(tree, asset)))
         };
-        let tree = before().find(|&tree| is_in_tree(tree))?;
-        let reason = format!("is in the tree of {}, which comes first, and would be changed", self.entities[tree].id());
+        let changed = self.plan.waits_for(entity).find(|&tree| self.ends[tree] == Some(End::Pending) && is_in(tree));
+        let refused = || self.refused.iter().find(|&&orphan| share_tree(&edges, &self.entities[orphan].edges()));
+        let (first, would) = match changed {
+            Some(tree) => (format!("is in the tree of {}", self.entities[tree].id()), "would be changed"),
+            None => (format!("shares files with {}", self.entities[*refused()?].id()), "needs --force"),
+        };
+        let reason = format!("{first}, which comes first, and {would}");
         Some(Blocked { is_unknown: true, ..Blocked::new(End::Pending, reason) })
     }
 

@@ -16,7 +16,7 @@ use super::assets::{Groups, parent, path_in};
 use crate::entities::Entity;
 use crate::entities::node::{EntityIndex, Node, PerEntity};
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::Asset;
+use holo_protocol::{Asset, Edges};
 use holo_system::Violation;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -152,6 +152,17 @@ fn reach<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
 pub(crate) fn is_tree_around(asset: &Asset<&BStr>, other: &Asset<&BStr>) -> bool {
     let Some((tree, path)) = reach(asset).zip(path(other)) else { return false };
     ancestors(&path).any(|above| above == &*tree)
+}
+
+/// Returns true if a file of one entity is in a tree of the other.
+pub(crate) fn share_tree(one: &Edges<&BStr>, other: &Edges<&BStr>) -> bool {
+    let is_in = |inner: &Edges<&BStr>, outer: &Edges<&BStr>| {
+        outer.owns.iter().filter_map(reach).any(|tree| {
+            let files = inner.provides.iter().chain(&inner.owns).filter(|asset| asset.value.starts_with(b"/"));
+            files.into_iter().any(|file| ancestors(file.value).any(|above| above == &*tree))
+        })
+    };
+    is_in(one, other) || is_in(other, one)
 }
 
 /// Returns the entities of different plugins that have the same ID. Orphans do not count: they are about to be removed,
