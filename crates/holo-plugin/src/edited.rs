@@ -6,7 +6,7 @@ use holo_change::PathHandle;
 use holo_change::edited::EditedVersions;
 use holo_change::tracked::{State, Tracker, Tracks, Unmanaged};
 use holo_protocol::OnEdit;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Mode<'_> {
     /// Returns true if what a person has edited is overwritten.
@@ -38,6 +38,29 @@ impl Host {
         sensitive: bool,
     ) -> Result<State, Unmanaged> {
         EditedVersions::of(self.locations()).keep(id.as_ref(), path, place, sensitive)
+    }
+
+    /// Keeps what people have made of sensitive files, right before their originals are restored by force. `found` are the current
+    /// states of the tracked paths.
+    ///
+    /// # Errors
+    /// If one cannot be read or kept.
+    pub fn keep_edited_secrets<'f>(
+        &self,
+        id: impl AsRef<[u8]>,
+        (tracker, tracks): (&Tracker, &Tracks),
+        found: impl IntoIterator<Item = (&'f PathBuf, &'f State)>,
+        output: &mut Output<'_>,
+    ) -> Result<(), Unmanaged> {
+        for (path, current) in found {
+            let Some(track) = tracks.get(path).filter(|track| track.sensitive) else { continue };
+            let is_edited = track.provisioned.as_ref() != Some(current) && track.base != *current;
+            if is_edited && matches!(current, State::File { .. } | State::Symlink { .. }) {
+                self.keep_edited(&id, path, &tracker.place(path), true)?;
+                output.print(format!(">> {}\n", kept(&self.below_root(path))));
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the original of a path, which is at `place` in the state directory, before its entity is forgotten.

@@ -381,6 +381,10 @@ impl Executor<'_> {
         let found = if mode.force { &nothing } else { &scrubbing.found };
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         self.has_begun.set(true);
+        if mode.force {
+            let records = (&self.tracker, remembered.base.tracks());
+            self.host.keep_edited_secrets(entity.id(), records, &scrubbing.found, output).map_err(of_change)?;
+        }
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
         let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));
         crate::preview::keep_replaced(changed, &self.tracker, self.host, output);

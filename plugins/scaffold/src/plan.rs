@@ -207,7 +207,12 @@ impl Circumstances<'_> {
             if is_apply && track.is_none() {
                 tracker.reject_edited(path)?;
             }
-            let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
+            let base = match track {
+                Some(track) => &track.base,
+                None if tracker.has_made(path, &current)? => &State::Absent,
+                None => &current,
+            };
+            let rendered = attributes.state(item, base);
             let made = track.and_then(|track| track.provisioned.as_ref());
             let is_as_before = record.rendered(path).is_some_and(|before| *before == rendered);
             let programs_made = made.filter(|_| is_as_before).cloned();

@@ -2,8 +2,8 @@
 
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
-    self, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Link, Package, Together,
-    Write,
+    self, Abandon, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Link, Package,
+    Together, Write,
 };
 use super::steps::Wish::{
     Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink, Template,
@@ -691,6 +691,25 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
             Define("etc/app/sub/z", Symlink),
             Apply,
+        ],
+    ),
+    (
+        "force removes a person's line from a file that not everyone may read",
+        &[Adopt("etc/b.conf", 3), Append("etc/b.conf", 15), Abandon, Force],
+    ),
+    (
+        "a new version of a package's file replaces a person's file below an overlay",
+        &[Define("etc/app/x", Script), Append("etc/app/x", 8), Apply, Package("etc/app/x", ".dpkg-dist", 15), Apply],
+    ),
+    (
+        "a scaffold takes over a directory that was made below one with permissions for all in it",
+        &[
+            Fill("etc/app", Recursive("0750")),
+            Define("etc/app/sub/z", File("ours\n")),
+            Apply,
+            Define("etc/app/sub/z", Overlay("ours\n")),
+            Fill("etc/app", Scaffold(&["x", "sub/z", "more/w"], 0)),
+            Force,
         ],
     ),
 ];

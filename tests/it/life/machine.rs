@@ -565,6 +565,9 @@ impl Machine {
                 }
                 // As in version 3, removing an overlay needs no force.
                 let is_scrubbed = self.held.overlaid.contains(path) && !defined.overlaid.contains(path);
+                // So does a new version of a package's file, which is the new original.
+                let has_stock = SUFFIXES.iter().any(|suffix| before.contains_key(&format!("{path}{suffix}")));
+                let is_scrubbed = is_scrubbed || (self.held.overlaid.contains(path) && has_stock);
                 // What was adopted, and is defined no longer, goes like any other definition.
                 let is_given = self.given.contains(&*line);
                 let is_overwritten = force || is_scrubbed || is_given || self.held.is_purged(path);

@@ -363,11 +363,17 @@ impl Tracker {
     /// If the lists of created directories cannot be read.
     pub fn decide(&self, path: &Path, track: Option<&Track>, current: &State, desired: &State) -> Result<Decision> {
         let decision = decide(track, current, desired);
-        // A directory that was created as a parent of another path is not a manual change either.
-        let is_on_the_way = decision == Decision::NeedsForce
-            && matches!(current, State::Directory { .. })
-            && self.directories()?.contains(path);
+        // What was created as a parent of another path is not a manual change either.
+        let is_on_the_way = decision == Decision::NeedsForce && self.has_made(path, current)?;
         Ok(if is_on_the_way { Decision::Change } else { decision })
+    }
+
+    /// Returns true if a path is a directory that was created as a parent of another path. It is not part of the original state.
+    ///
+    /// # Errors
+    /// If the lists of created directories cannot be read.
+    pub fn has_made(&self, path: &Path, current: &State) -> Result<bool> {
+        Ok(matches!(current, State::Directory { .. }) && self.directories()?.contains(path))
     }
 }
 

@@ -323,6 +323,10 @@ impl Executor<'_> {
         if needs_force && !mode.force {
             return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
         }
+        if mode.force {
+            let records = (&self.inspection.tracker, &remembered.base);
+            self.inspection.host.keep_edited_secrets(entity.id(), records, &found, output).map_err(of_change)?;
+        }
         for (path, current) in &found {
             let track = remembered.base.get(path).filter(|track| track.base != *current && !track.sensitive);
             if track.is_some() && !matches!(current, State::Directory { .. }) {

@@ -5,9 +5,11 @@ use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
 use crate::overlay::stock::Distribution;
 use holo_change::claims::Leaving;
-use holo_change::error::Result as PathResult;
+use holo_change::error::{PathError, Result as PathResult};
+use holo_change::tracked::Unmanaged;
 use holo_change::{Image, PathHandle, Stamp, Tree, Unmanageable};
-use holo_plugin::{Applied, Host, Output, Verdict};
+use holo_plugin::{Applied, Host, Output, Verdict, edited};
+use std::io;
 use std::path::Path;
 
 /// Prepares the change of an orphan. Prints errors.
@@ -131,6 +133,14 @@ fn restore(
         if !entity.is_sensitive() {
             let before = || before.as_ref().map(crate::overlay::preview::shown_if_small).transpose();
             entity.host().keep_replaced(&entity.path, before, output);
+        } else if let Some(before) = &before {
+            let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
+            if !provisioned.map_or(Ok(false), |provisioned| before.equals(&provisioned))? {
+                let kept = entity.host().keep_edited(entity.id(), &entity.path, &target, true);
+                let failed = |error: Unmanaged| PathError::new("keep", target.shown(), io::Error::other(error));
+                kept.map_err(failed)?;
+                output.print(format!(">> {}\n", edited::kept(&entity.shown_target())));
+            }
         }
         let stamps = base_stamp.as_ref().zip(stamp.as_ref());
         let can_move = |(base, target)| change.files.restore_base(base, target, &layout.images);
