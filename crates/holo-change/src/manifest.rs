@@ -109,6 +109,15 @@ impl Manifest {
         is_listed
     }
 
+    /// Keeps only some of the entries. Directories do not wait for overlays on files that are gone.
+    pub fn keep_only(&mut self, is_kept: impl Fn(&Path) -> bool) {
+        self.entries.retain(|path, _| is_kept(path));
+        let is_file = |states: &[ManifestEntry]| !states.iter().any(ManifestEntry::is_directory);
+        let files: Vec<&PathBuf> =
+            self.entries.iter().filter(|(_, states)| is_file(states)).map(|(path, _)| path).collect();
+        self.waiting.retain(|path| files.iter().any(|file| file.starts_with(path)));
+    }
+
     /// Allows other entities to create all of the paths.
     pub fn leave_all(&mut self) {
         self.leaving = self.entries.keys().cloned().collect();

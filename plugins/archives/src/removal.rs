@@ -352,7 +352,7 @@ pub(crate) fn would_remove_tree(
 ) -> Result<Option<String>, ArchiveError> {
     let mut extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     if let Some(mut manifest) = extracted.manifest().cloned() {
-        manifest.entries.retain(|path, _| !store.claims().is_taken_from(id, &Path::new(directory).join(path)));
+        manifest.keep_only(|path| !store.claims().is_taken_from(id, &Path::new(directory).join(path)));
         extracted.set_manifest(Some(manifest));
     }
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {

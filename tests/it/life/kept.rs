@@ -712,4 +712,26 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Force,
         ],
     ),
+    (
+        "an overlay goes on what an archive has left, for a file that is absent",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Define("etc/app/sub/z", Overlay("ours\n")),
+            Fill("etc/app", Archive(&["x", "sub/z", "more/w"], 1)),
+            Apply,
+            Fill("etc/app", Bundle::Nothing),
+            Apply,
+            Define("etc/app/sub/z", Absent),
+            Apply,
+        ],
+    ),
+    (
+        "a scaffold is killed before it makes a file that is declared then",
+        &[
+            Fill("etc/app", Purging(&["x", "y"], 0)),
+            KillPlugins("write", 7),
+            Define("etc/app/x", File("other\n[life]\nkey = 3\n")),
+            Apply,
+        ],
+    ),
 ];

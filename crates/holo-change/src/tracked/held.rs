@@ -413,7 +413,11 @@ impl Tracker {
     /// # Errors
     /// If the records cannot be read.
     pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Result<Option<&'c Claim>> {
-        Ok(self.held()?.find(path, &self.own.plugin, id).and_then(|held| held.claim(path, claims)))
+        let Some(held) = self.held()?.find(path, &self.own.plugin, id) else { return Ok(None) };
+        // A killed run has not made it yet.
+        let is_unmade = matches!(&held.holding, Holding::Tracked(track)
+            if track.provisioned.is_none() && self.state(path).is_ok_and(|current| current == track.base));
+        Ok(held.claim(path, claims).filter(|_| !is_unmade))
     }
 
     /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, or has an overlay on.
