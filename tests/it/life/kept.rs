@@ -734,4 +734,8 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a directory with permissions for all in it is below what was absent",
+        &[Fill("etc/app", Recursive("0750")), Define("etc/app/x", Absent), Apply, Define("etc/app/x", Nothing), Apply],
+    ),
 ];

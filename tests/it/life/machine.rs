@@ -535,7 +535,8 @@ impl Machine {
     /// What an apply has done to a file under another name is not undone there.
     fn note_changed_names(&mut self, before: &Disk) {
         let after = self.disk();
-        let changed = self.shared.keys().filter(|path| !self.held.has(path) && before.get(*path) != after.get(*path));
+        let is_ours = |path: &str| self.held.has(path) && !self.held.is_purged(path);
+        let changed = self.shared.keys().filter(|path| !is_ours(path) && before.get(*path) != after.get(*path));
         self.unclear.extend(changed.cloned());
     }
 

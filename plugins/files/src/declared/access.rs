@@ -19,6 +19,7 @@ use holo_change::tracked::{Decision, State, Track, Tracker, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -478,11 +479,13 @@ fn collect(
             found(path.join(&directory), tree.place(&directory), current, desired);
             continue;
         }
-        for name in tree.place(&directory.join("x")).siblings()? {
+        let mut names: BTreeSet<OsString> = tree.place(&directory.join("x")).siblings()?.into_iter().collect();
+        names.extend(restored.names(&path.join(&directory)));
+        for name in names {
             let below = directory.join(name);
             let place = tree.place(&below);
             let whole = path.join(&below);
-            let Some(stat) = restored.stat(&whole, &place)? else { continue };
+            let Some(stat) = restored.stat(&whole, &place, device)? else { continue };
             if Some(stat.device) != device || stat.kind == Kind::Other || others.decide_below(&whole) {
                 continue;
             }
@@ -557,10 +560,16 @@ impl Restored {
         Ok(Restored { originals, tracker })
     }
 
-    /// Returns the metadata of a path.
-    fn stat(&self, path: &Path, place: &PathHandle) -> Result<Option<FileStat>, DeclaredError> {
+    /// Returns the names of what is restored in a directory.
+    fn names(&self, directory: &Path) -> impl Iterator<Item = OsString> {
+        let restored = self.originals.iter().filter(|(path, stat)| stat.is_some() && path.parent() == Some(directory));
+        restored.filter_map(|(path, _)| Some(path.file_name()?.to_owned()))
+    }
+
+    /// Returns the metadata of a path. What does not exist yet is restored to the file system of the directory, `device`.
+    fn stat(&self, path: &Path, place: &PathHandle, device: Option<u64>) -> Result<Option<FileStat>, DeclaredError> {
         let Some(original) = self.originals.get(path) else { return Ok(place.stat()?) };
-        let device = place.stat()?.map(|stat| stat.device);
+        let device = place.stat()?.map(|stat| stat.device).or(device);
         Ok(original.zip(device).map(|(stat, device)| FileStat { device, ..stat }))
     }
 }
