@@ -159,46 +159,60 @@ pub fn layers(locations: &Locations) -> Layers {
 /// overlay if `None`.
 pub type Leaving = BTreeMap<PathBuf, Option<PathBuf>>;
 
-/// Writes the paths whose overlays are about to be removed to the plugin's cache directory. If `adds`, those already written are kept.
+/// Writes the paths whose overlays are about to be removed to the plugin's cache directory, and those of files that go with their
+/// last edit. If `adds`, those already written are kept.
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn publish_leaving(locations: &Locations, mut leaving: Leaving, adds: bool) -> Result<()> {
+pub fn publish_leaving(
+    locations: &Locations,
+    mut leaving: Leaving,
+    mut gone: BTreeSet<PathBuf>,
+    adds: bool,
+) -> Result<()> {
     if adds {
-        leaving.extend(leaving_in(locations.cache_dir()));
+        let (earlier, also_gone) = leaving_in(locations.cache_dir());
+        leaving.extend(earlier);
+        gone.extend(also_gone);
     }
     let place = Tree::open(locations.cache_dir())?.place(Path::new(LEAVING));
-    if leaving.is_empty() {
+    if leaving.is_empty() && gone.is_empty() {
         return place.remove();
     }
     let text = |path: &PathBuf| Text(path_bytes(path));
-    let written: Vec<(Text, Option<Text>)> =
+    let leaving: Vec<(Text, Option<Text>)> =
         leaving.iter().map(|(path, file)| (text(path), file.as_ref().map(text))).collect();
+    let written: WrittenLeaving = (leaving, gone.iter().map(text).collect());
     place.replace(&serde_json::to_vec(&written).unwrap_or_default(), 0o600, OnDisk::Nothing)
 }
 
-fn leaving_in(cache: &Path) -> impl Iterator<Item = (PathBuf, Option<PathBuf>)> + use<> {
-    let leaving: Vec<(Text, Option<Text>)> = read(&cache.join(LEAVING)).unwrap_or_default();
+type WrittenLeaving = (Vec<(Text, Option<Text>)>, Vec<Text>);
+
+fn leaving_in(cache: &Path) -> (Leaving, BTreeSet<PathBuf>) {
+    let (leaving, gone) = read::<WrittenLeaving>(&cache.join(LEAVING)).unwrap_or_default();
     let path = |text: Text| text.0.to_path_lossy().into_owned();
-    leaving.into_iter().map(move |(overlaid, file)| (path(overlaid), file.map(path)))
+    let leaving = leaving.into_iter().map(|(overlaid, file)| (path(overlaid), file.map(path)));
+    (leaving.collect(), gone.into_iter().map(path).collect())
 }
 
-/// The overlays that the files plugin adds and removes before other plugins are applied.
+/// The overlays that the files plugin adds and removes before other plugins are applied, and the files that go with their last edit.
 #[derive(Debug)]
 pub(crate) struct OverlayChanges {
     pub(crate) coming: BTreeSet<PathBuf>,
     pub(crate) leaving: Leaving,
+    pub(crate) gone: BTreeSet<PathBuf>,
 }
 
 impl OverlayChanges {
     /// Reads what plugins have published.
     pub(crate) fn read(locations: &Locations) -> OverlayChanges {
         let coming = layers(locations).into_iter().filter(|(_, edit)| edit.is_none()).map(|(path, _)| path);
-        let leaving = cache_folders(locations);
-        OverlayChanges {
-            coming: coming.collect(),
-            leaving: leaving.iter().flat_map(|folder| leaving_in(folder)).collect(),
+        let mut changes = OverlayChanges { coming: coming.collect(), leaving: Leaving::new(), gone: BTreeSet::new() };
+        for (leaving, gone) in cache_folders(locations).iter().map(|folder| leaving_in(folder)) {
+            changes.leaving.extend(leaving);
+            changes.gone.extend(gone);
         }
+        changes
     }
 }
 

@@ -190,6 +190,12 @@ impl Tracker {
         self.overlays.lie_over(path)
     }
 
+    /// Returns true if the run removes a file together with its last edit before, if the tracker was made for a check.
+    #[must_use]
+    pub fn has_gone(&self, path: &Path) -> bool {
+        self.overlays.have_gone(path)
+    }
+
     /// Returns the paths below a directory whose overlays the run removes before, if the tracker was made for a check.
     #[must_use]
     pub fn uncovered_below(&self, directory: &Path) -> Vec<PathBuf> {

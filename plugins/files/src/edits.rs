@@ -15,7 +15,7 @@ mod text;
 
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
 pub(crate) use executor::apply;
-pub(crate) use inspection::{check, without_orphans};
+pub(crate) use inspection::{check, gone_with, without_orphans};
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::{Ensure, SharedKeys};

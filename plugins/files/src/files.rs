@@ -88,7 +88,9 @@ impl Files {
             output.error(error.to_string());
         }
         let leaving = overlay::scrub::all_restored(files.iter().filter_map(ManagedFile::leaving), host);
-        let published = leaving.and_then(|leaving| claims::publish_leaving(host.locations(), leaving, limit.is_some()));
+        let gone = edits::gone_with(files.iter().filter_map(ManagedFile::orphaned_edit), host);
+        let publish = |leaving| claims::publish_leaving(host.locations(), leaving, gone, limit.is_some());
+        let published = leaving.and_then(publish);
         if let Err(error) = published {
             output.error(error.to_string());
         }

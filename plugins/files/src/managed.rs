@@ -96,6 +96,14 @@ impl ManagedFile {
         overlay.is_orphan().then_some(overlay)
     }
 
+    /// Returns the edit if it is an orphan.
+    pub(crate) fn orphaned_edit(&self) -> Option<&EditEntity> {
+        match self {
+            ManagedFile::Edit(edit) if edit.entity.is_orphan() => Some(&edit.entity),
+            _ => None,
+        }
+    }
+
     /// Returns true if the entity is an orphan.
     pub(crate) fn is_orphan(&self) -> bool {
         match self {

@@ -343,9 +343,10 @@ pub(crate) struct Circumstances<'a> {
 }
 
 impl Circumstances<'_> {
-    /// Returns true if a file contains edits or has an overlay, and is therefore not purged.
+    /// Returns true if a file contains edits, will have gone with them, or has an overlay, and is therefore not purged.
     pub(crate) fn has_layers(&self, path: &Path) -> Result<bool> {
-        Ok(self.tracker.is_overlaid(path) || (self.is_apply && self.tracker.is_edited(path)?))
+        let is_overlaid = self.tracker.is_overlaid(path) || self.tracker.has_gone(path);
+        Ok(is_overlaid || (self.is_apply && self.tracker.is_edited(path)?))
     }
 
     /// Returns true if a path belongs to another entity, which owns a path inside the target.

@@ -738,4 +738,14 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         "a directory with permissions for all in it is below what was absent",
         &[Fill("etc/app", Recursive("0750")), Define("etc/app/x", Absent), Apply, Define("etc/app/x", Nothing), Apply],
     ),
+    (
+        "a file that edits have made goes with them, in a scaffold that purges",
+        &[
+            Fill("etc/app", Purging(&["x", "y"], 0)),
+            Define("etc/app/sub/z", Edits("line block ini", true)),
+            Apply,
+            Define("etc/app/sub/z", Nothing),
+            Apply,
+        ],
+    ),
 ];

@@ -91,6 +91,11 @@ impl Overlays {
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
+    /// Returns true if the run removes a file together with its last edit.
+    pub(super) fn have_gone(&self, path: &Path) -> bool {
+        self.changes.as_ref().is_some_and(|(changes, _)| changes.gone.contains(path))
+    }
+
     /// Returns the paths below a directory whose overlays the run removes.
     pub(super) fn leaving_below(&self, directory: &Path) -> Vec<PathBuf> {
         let leaving = self.changes.iter().flat_map(|(changes, _)| changes.leaving.keys());

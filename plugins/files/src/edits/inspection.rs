@@ -16,6 +16,7 @@ use holo_plugin::{
     Verdict, edited, exposure,
 };
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -394,6 +395,12 @@ pub(crate) fn without_orphans(path: &Path, host: &Host) -> Option<Option<Image>>
     Shown::File { content, mode: subject.mode() }.write(&copies.join("file")).ok()?;
     let copy = Image::load(&Tree::open(&copies).ok()?.place(Path::new("file"))).ok()??;
     Some(Some(Image { content: copy.content, ..Image::load(&subject.place).ok()?? }))
+}
+
+/// Returns the files that go when these edits are taken back, for the checks of other entities.
+pub(crate) fn gone_with<'e>(orphans: impl Iterator<Item = &'e EditEntity>, host: &Host) -> BTreeSet<PathBuf> {
+    let files: BTreeSet<PathBuf> = orphans.map(|edit| edit.file().to_owned()).collect();
+    files.into_iter().filter(|file| matches!(without_orphans(file, host), Some(None))).collect()
 }
 
 /// Returns the program that must accept the new content, if the edit names one.
