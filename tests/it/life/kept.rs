@@ -748,4 +748,16 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "an overlay leaves a new version of a package's file, for a file that is declared instead of a scaffold's",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Define("etc/app/x", Overlay("ours\n")),
+            Force,
+            Package("etc/app/x", ".dpkg-dist", 3),
+            Fill("etc/app", Bundle::Nothing),
+            Define("etc/app/x", File("other\n[life]\nkey = 3\n")),
+            Apply,
+        ],
+    ),
 ];

@@ -408,6 +408,29 @@ impl Tracker {
         Ok(from)
     }
 
+    /// Takes the current state of a path that is being taken over as the original one, if its content is not that of the previous
+    /// owner. The caller must know that no person has changed it.
+    ///
+    /// # Errors
+    /// If the path cannot be read, or its content cannot be stored.
+    pub fn renew<T: HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+        path: &Path,
+    ) -> std::result::Result<(), Unmanaged> {
+        let Some(track) = remembered.base.tracks().0.get_mut(&path_bytes(path)) else { return Ok(()) };
+        let current = self.state(path)?;
+        let is_of_owner = |made: &State| made.content() == current.content();
+        if track.taken_from.is_none() || current.content().is_none() || track.provisioned.iter().any(is_of_owner) {
+            return Ok(());
+        }
+        let place = self.place(path);
+        self.keep(&place)?;
+        let (taken_from, extended) = (track.taken_from.take(), ExtendedAttributes::of(&place)?);
+        **track = Track { taken_from, extended, ..Track::new(current) };
+        Ok(())
+    }
+
     /// Returns the claim of another entity to a path that it holds. Such a path cannot be taken over.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, State, Track, Tracker, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -530,7 +530,7 @@ pub(super) enum At {
 /// The paths below a directory that orphans hold. They are restored before, unless other entities take over from the same orphans.
 struct Restored {
     /// The metadata of the originals in a check; there is none if the path did not exist. In an apply, none is known.
-    originals: HashMap<PathBuf, Option<FileStat>>,
+    originals: BTreeMap<PathBuf, Option<FileStat>>,
     /// In a check, knows the overlays that are left.
     tracker: Tracker,
 }
@@ -544,7 +544,7 @@ impl Restored {
     ) -> Result<Restored, DeclaredError> {
         let (claims, tracker) = (inspection.claims(), inspection.tracker.clone());
         let tracker = if at == At::Check { tracker.foreseeing(false) } else { tracker };
-        let mut originals = HashMap::new();
+        let mut originals = BTreeMap::new();
         for held in tracker.held_below(path, claims)?.into_iter().chain(tracker.uncovered_below(path)) {
             let original = match at {
                 At::Apply => None,
@@ -561,9 +561,13 @@ impl Restored {
     }
 
     /// Returns the names of what is restored in a directory.
-    fn names(&self, directory: &Path) -> impl Iterator<Item = OsString> {
-        let restored = self.originals.iter().filter(|(path, stat)| stat.is_some() && path.parent() == Some(directory));
-        restored.filter_map(|(path, _)| Some(path.file_name()?.to_owned()))
+    fn names(&self, directory: &Path) -> Vec<OsString> {
+        let mut names = Vec::new();
+        let below = self.originals.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
+        for (path, _) in below.filter(|(path, stat)| stat.is_some() && path.parent() == Some(directory)) {
+            names.extend(path.file_name().map(OsStr::to_owned));
+        }
+        names
     }
 
     /// Returns the metadata of a path. What does not exist yet is restored to the file system of the directory, `device`.

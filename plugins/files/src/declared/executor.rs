@@ -237,6 +237,10 @@ impl Executor<'_> {
             return self.prepare_scrub(index, entity, record, mode, &mut answers.output(index));
         };
         let mut subject = inspection.subject(entity, record)?;
+        if entity.overlay.is_some() {
+            // Unless it has restored its base, it has left a new version of the package manager.
+            tracker.renew(&mut subject.remembered, &subject.path)?;
+        }
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         match decision {

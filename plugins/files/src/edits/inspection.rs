@@ -16,9 +16,8 @@ use holo_plugin::{
     Verdict, edited, exposure,
 };
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
