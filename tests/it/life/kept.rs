@@ -760,4 +760,36 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "an archive takes over a file that a killed scaffold was about to replace",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 1)),
+            KillPlugins("renameat", 4),
+            Fill("etc/app", Archive(&["x", "y"], 0)),
+            Apply,
+        ],
+    ),
+    (
+        "a plugin is killed after it has made a file, and before its ACL is set",
+        &[
+            Define("etc/a", Edits("line", false)),
+            Fill("etc/app", Purging(&["x"], 1)),
+            Force,
+            Fill("etc/app", Recursive("0750")),
+            Define("etc/app/x", Absent),
+            Define("etc/a", Access("other\n[life]\nkey = 3\n")),
+            KillPlugins("fsync", 11),
+        ],
+    ),
+    (
+        "an edit creates a file that was purged",
+        &[
+            Fill("etc/app", Purging(&["y", "sub/z"], 1)),
+            Apply,
+            Define("etc/app/sub/z", InPlace("ours\n")),
+            Define("etc/app/x", Edits("line", true)),
+            Together,
+            Apply,
+        ],
+    ),
 ];

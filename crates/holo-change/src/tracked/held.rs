@@ -264,11 +264,15 @@ fn origin(plugin: &str, id: &str, path: &Path) -> Origin {
 }
 
 impl HeldPath {
-    /// Returns the claim of the holder to the path, if it still has one. What it has removed from its tree may be made by
-    /// others.
+    /// Returns the claim of the holder to the path, if it still has one.
     pub(crate) fn claim<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
+        claims.of(&self.origin.id, path)
+    }
+
+    /// Returns the claim that prevents others from making the path. What the holder has removed from its tree may be made.
+    pub(crate) fn conflict<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
         let is_removed = matches!(&self.holding, Holding::Tracked(track) if track.provisioned == Some(State::Absent));
-        claims.of(&self.origin.id, path).filter(|claim| !is_removed || claim.path() == path)
+        self.claim(path, claims).filter(|claim| !is_removed || claim.path() == path)
     }
 
     /// Returns the path as a track. The base of a manifest entry is a separate file, and its current state determines
@@ -440,7 +444,7 @@ impl Tracker {
         // A killed run has not made it yet.
         let is_unmade = matches!(&held.holding, Holding::Tracked(track)
             if track.provisioned.is_none() && self.state(path).is_ok_and(|current| current == track.base));
-        Ok(held.claim(path, claims).filter(|_| !is_unmade))
+        Ok(held.conflict(path, claims).filter(|_| !is_unmade))
     }
 
     /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, or has an overlay on.

@@ -271,7 +271,12 @@ impl Tracker {
             self.temporary(&path).remove()?;
             let current = self.state_of(remembered.base.tracks(), &path)?;
             let over = track.over.take();
-            let is_half_done = is_on_the_way(track.provisioned.as_ref().unwrap_or(&track.base), &current, &intent)
+            // Its permissions may have been changed since.
+            let is_made = current.content().is_some()
+                && current.content() == intent.content()
+                && current.content() != track.base.content();
+            let is_half_done = is_made
+                || is_on_the_way(track.provisioned.as_ref().unwrap_or(&track.base), &current, &intent)
                 || over.is_some_and(|over| steps::is_torn(&self.place(&path), &over, &intent, &self.contents));
             if current == intent || is_half_done {
                 if matches!(intent, State::Directory { .. }) {

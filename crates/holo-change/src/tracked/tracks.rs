@@ -122,6 +122,11 @@ impl Track {
         states.into_iter().flatten().filter_map(State::attributes).map(|attributes| attributes.mode)
     }
 
+    /// Returns true if a change was intended, and is not recorded as made.
+    pub(crate) fn is_intended(&self) -> bool {
+        self.intent.is_some()
+    }
+
     /// Sets the provisioned state, except for a content that is not managed.
     pub(super) fn set_provisioned(&mut self, state: State) {
         let ours = self.provisioned.as_ref().unwrap_or(&self.base);

@@ -160,13 +160,20 @@ pub struct Adoption {
     pub was_directory: bool,
 }
 
+impl Adoption {
+    /// Returns true if a kill may have left a new file of the previous owner next to the path.
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.track.is_intended()
+    }
+}
+
 impl TreeStore {
     /// Returns the claim of an entity of another plugin to a path that it holds.
     ///
     /// # Errors
     /// If the records cannot be read.
     pub fn rival<'c>(&self, path: &Path, claims: &'c Claims) -> Result<Option<&'c Claim>> {
-        Ok(self.held()?.find_of_others(path, &self.plugin.plugin).and_then(|held| held.claim(path, claims)))
+        Ok(self.held()?.find_of_others(path, &self.plugin.plugin).and_then(|held| held.conflict(path, claims)))
     }
 
     /// Returns the takeover of a canonical path by an entity, next to its trees or in one; `None` if no other entity

@@ -5,7 +5,7 @@ use super::places::{is_in, remove_obstacle};
 use crate::error::Result;
 use crate::group::{Store, Unsynced};
 use crate::manifest::{Manifest, ManifestEntry};
-use crate::path_handle::{Durability, Touched};
+use crate::path_handle::{Durability, TEMPORARY, Touched};
 use crate::tree_store::location::TreeLocation;
 use crate::tree_store::owners::PathOwners;
 use crate::tree_store::{TreeError, TreeStore};
@@ -54,6 +54,11 @@ impl Store for TreeStore {
     fn keep(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         if change.manifest.as_ref().is_some_and(|manifest| manifest.unfinished) {
             self.plugin.tidy_others()?;
+        }
+        if let Some(directory) = &change.location.directory {
+            for (path, _) in change.plan.adopted.iter().filter(|(_, (adoption, _))| adoption.was_interrupted()) {
+                change.location.at(directory, path).temporary(TEMPORARY).remove()?;
+            }
         }
         let union = change.union();
         let mut changes = vec![change.location.manifest.saved(&union)?];

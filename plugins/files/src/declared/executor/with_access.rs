@@ -70,6 +70,11 @@ impl Executor<'_> {
         answers: &mut EndKept<'_>,
     ) -> Result<Applied, DeclaredError> {
         let accesses = Accesses::open(&self.inspection)?;
+        // Otherwise, what a killed run has made would not be recognized by its permissions any more.
+        if let Some(mut record) = self.inspection.recall(job.entity)?.filter(|record| record.base.have_intents()) {
+            answers.begin(index);
+            self.inspection.tracker.recover_intents(&mut record)?;
+        }
         let plan = accesses.restoration(job.entity, job.mode.force)?;
         if !plan.is_empty() {
             answers.begin(index);
