@@ -65,6 +65,8 @@ pub(crate) struct AllUnits {
     pub(crate) provider: &'static dyn ServiceProvider,
     root: Root,
     pub(crate) names: BTreeMap<String, UnitName>,
+    /// The users and groups as which each unit runs.
+    accounts: BTreeMap<String, Vec<Asset>>,
     /// The desired state of each unit.
     wanted: BTreeMap<String, Wanted>,
     /// Records of units that are not stored under their current IDs yet.
@@ -106,7 +108,14 @@ impl AllUnits {
         wanted: BTreeMap<String, Wanted>,
         elsewhere: BTreeMap<String, Record>,
     ) -> AllUnits {
-        AllUnits { provider, root, names, wanted, elsewhere, found: Mutex::default(), read: Mutex::default() }
+        let accounts = provider.accounts(&root, &names);
+        let (found, read) = Default::default();
+        AllUnits { provider, root, names, accounts, wanted, elsewhere, found, read }
+    }
+
+    /// Returns the users and groups as which a unit runs. They have to exist as long as it runs.
+    pub(crate) fn accounts_of(&self, id: &str) -> &[Asset] {
+        self.accounts.get(id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns whether a unit must be enabled according to its definition; `None` if it does not specify it.
@@ -234,8 +243,7 @@ impl AllUnits {
 impl Unit {
     /// Returns the part of a unit's report that is specific to this plugin.
     pub(crate) fn report_of(
-        provider: &dyn ServiceProvider,
-        root: &Root,
+        all: &AllUnits,
         id: &str,
         name: &UnitName,
         given: &UnitName,
@@ -253,7 +261,7 @@ impl Unit {
         let edges = &mut report.edges;
         let unit = name.qualified();
         edges.needs.push(asset("unit", &unit));
-        provider.add_edges(root, name, given, edges);
+        all.provider.add_edges(&all.root, name, given, edges);
         // It needs the unit itself, and provides the declared service.
         edges.provides.push(asset("service", &unit));
         edges.owns.push(asset("unit", &unit));
@@ -262,7 +270,7 @@ impl Unit {
             edges.needs.retain(|asset| asset.kind != "package");
             edges.before.push("package:*".into());
         } else {
-            edges.needs.extend(provider.accounts(root, name));
+            edges.needs.extend_from_slice(all.accounts_of(id));
         }
         report
     }
@@ -293,7 +301,7 @@ impl Unit {
         if self.is_orphan() {
             return self.full_report.clone();
         }
-        Unit::report_of(self.all.provider, &self.all.root, &self.id, &self.name, &self.given, &self.wanted)
+        Unit::report_of(&self.all, &self.id, &self.name, &self.given, &self.wanted)
     }
 
     /// Returns its state with the time at which it was started.

@@ -90,9 +90,9 @@ pub(crate) trait ServiceProvider: Provider {
     /// Adds the assets that a unit needs, and the files to watch. `given` is its name in the definition.
     fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges);
 
-    /// Returns the users and groups as which a unit runs, as far as its files tell. They have to exist as long as it runs.
-    fn accounts(&self, _root: &Root, _name: &UnitName) -> Vec<Asset> {
-        Vec::new()
+    /// Returns the users and groups as which units run, as far as their files tell, by the keys of their names.
+    fn accounts(&self, _root: &Root, _names: &BTreeMap<String, UnitName>) -> BTreeMap<String, Vec<Asset>> {
+        BTreeMap::new()
     }
 
     /// Returns the ID of the step that reloads units' files, if the manager runs on this host and caches them.

@@ -94,7 +94,7 @@ impl Plugin for Services {
                 continue;
             };
             let wanted = definition.wanted();
-            let mut full_report = Unit::report_of(provider, &root, &id, &name, &given, &wanted);
+            let mut full_report = Unit::report_of(&all, &id, &name, &given, &wanted);
             definitions::complete(&common, &mut full_report);
             // The record contains them.
             full_report.edges.owns.clear();
@@ -109,8 +109,9 @@ impl Plugin for Services {
             full_report.edges.owns = [Asset::new("unit", name.qualified())].into();
             // The unit may have got its files after the last apply of the service.
             let needs = &mut full_report.edges.needs;
-            let accounts = provider.accounts(&root, &name);
-            needs.extend(accounts.into_iter().filter(|account| !needs.contains(account)).collect::<Vec<_>>());
+            let new: Vec<Asset> =
+                all.accounts_of(id).iter().filter(|account| !needs.contains(account)).cloned().collect();
+            needs.extend(new);
             let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
             let records = EntityRecords::Orphan(Box::new(orphan));
             let unit = Unit { id, name, given, wanted, timeout: None, full_report, records, all: all.clone() };

@@ -108,8 +108,10 @@ impl ServiceProvider for Systemd {
         edges.watch.push(format!("{of_packages}/{}", words::files(name).pop().unwrap_or_default()).into());
     }
 
-    fn accounts(&self, root: &Root, name: &UnitName) -> Vec<Asset> {
-        if name.scope().is_system() { files::accounts(root, name) } else { Vec::new() }
+    fn accounts(&self, root: &Root, names: &BTreeMap<String, UnitName>) -> BTreeMap<String, Vec<Asset>> {
+        let files = files::FileNames::read(root);
+        let of_system = names.iter().filter(|(_, name)| name.scope().is_system());
+        of_system.map(|(id, name)| (id.clone(), files.accounts(root, name))).collect()
     }
 
     fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {

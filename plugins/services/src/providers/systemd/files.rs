@@ -7,6 +7,7 @@ use crate::unit::{Scope, UnitName};
 use holo_plugin::system::Root;
 use holo_plugin::{Asset, Credentials, KnownUser, as_user};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -64,25 +65,38 @@ pub(super) fn path(root: &Root, directories: &Directories, name: &UnitName) -> O
     paths.into_iter().find(|path| root.has(path))
 }
 
-/// Returns the users and groups as which a unit of the system runs, according to its files. A drop-in may replace a user, but both
-/// are returned.
-pub(super) fn accounts(root: &Root, name: &UnitName) -> Vec<Asset> {
-    let directories = Directories::of_system();
-    let mut paths: Vec<PathBuf> = path(root, &directories, name).into_iter().collect();
-    for file in words::files(name) {
-        for drop_ins in directories.iter().map(|directory| directory.join(format!("{file}.d"))) {
-            let names = root.names(&drop_ins).unwrap_or_default();
-            paths.extend(
-                names
-                    .iter()
-                    .map(|name| drop_ins.join(name))
-                    .filter(|path| path.extension().is_some_and(|it| it == "conf")),
-            );
-        }
+/// The names in the directories of the system's units, which are read once for all units.
+pub(super) struct FileNames(Vec<(PathBuf, BTreeSet<OsString>)>);
+
+impl FileNames {
+    pub(super) fn read(root: &Root) -> FileNames {
+        let names = |directory: PathBuf| {
+            let names = root.names(&directory).unwrap_or_default();
+            (directory, names.into_iter().collect())
+        };
+        FileNames(paths(&OF_SYSTEM).into_iter().map(names).collect())
     }
-    let texts: Vec<String> = paths.iter().filter_map(|path| root.text(path)).collect();
-    let accounts: BTreeSet<(&str, &str)> = texts.iter().flat_map(|text| accounts_in(text)).collect();
-    accounts.into_iter().map(|(kind, name)| Asset::new(kind, name)).collect()
+
+    /// Returns the paths with a name, in order of precedence.
+    fn with_name<'n>(&'n self, name: &'n str) -> impl Iterator<Item = PathBuf> + 'n {
+        let found = self.0.iter().filter(move |(_, names)| names.contains(OsStr::new(name)));
+        found.map(move |(directory, _)| directory.join(name))
+    }
+
+    /// Returns the users and groups as which a unit runs, according to its files. A drop-in may replace a user, but both are
+    /// returned.
+    pub(super) fn accounts(&self, root: &Root, name: &UnitName) -> Vec<Asset> {
+        let files = words::files(name);
+        let mut paths: Vec<PathBuf> = files.iter().find_map(|file| self.with_name(file).next()).into_iter().collect();
+        for drop_ins in files.iter().flat_map(|file| self.with_name(&format!("{file}.d")).collect::<Vec<_>>()) {
+            let names = root.names(&drop_ins).unwrap_or_default();
+            let all = names.iter().map(|name| drop_ins.join(name));
+            paths.extend(all.filter(|path| path.extension().is_some_and(|extension| extension == "conf")));
+        }
+        let texts: Vec<String> = paths.iter().filter_map(|path| root.text(path)).collect();
+        let accounts: BTreeSet<(&str, &str)> = texts.iter().flat_map(|text| accounts_in(text)).collect();
+        accounts.into_iter().map(|(kind, name)| Asset::new(kind, name)).collect()
+    }
 }
 
 fn accounts_in(text: &str) -> impl Iterator<Item = (&'static str, &str)> {
@@ -370,7 +384,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let name = words::complete("app@one").unwrap();
-        let accounts = accounts(&Root::new(folder.path()), &name);
+        let root = Root::new(folder.path());
+        let accounts = FileNames::read(&root).accounts(&root, &name);
         let expected = [("group", "app"), ("group", "tls"), ("user", "app"), ("user", "other")];
         assert_eq!(accounts, expected.map(|(kind, name)| Asset::new(kind, name)));
     }
