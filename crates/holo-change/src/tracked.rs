@@ -190,13 +190,13 @@ impl Tracker {
         self.overlays.lie_over(path)
     }
 
-    /// Returns true if the run removes a file together with its last edit before, if the tracker was made for a check.
+    /// In a check, returns true if the run removes a file together with its last edit.
     #[must_use]
-    pub fn has_gone(&self, path: &Path) -> bool {
-        self.overlays.have_gone(path)
+    pub fn goes_with_edits(&self, path: &Path) -> bool {
+        self.overlays.goes_with_edits(path)
     }
 
-    /// Returns the paths below a directory whose overlays the run removes before, if the tracker was made for a check.
+    /// In a check, returns the paths below a directory from which the run removes overlays.
     #[must_use]
     pub fn uncovered_below(&self, directory: &Path) -> Vec<PathBuf> {
         self.overlays.leaving_below(directory)

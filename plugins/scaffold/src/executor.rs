@@ -382,7 +382,7 @@ impl Executor<'_> {
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         self.has_begun.set(true);
         if mode.force {
-            let records = (&self.tracker, remembered.base.tracks());
+            let records = (&tracker, remembered.base.tracks());
             self.host.keep_edited_secrets(entity.id(), records, &scrubbing.found, output).map_err(of_change)?;
         }
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());

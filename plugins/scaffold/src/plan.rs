@@ -343,9 +343,9 @@ pub(crate) struct Circumstances<'a> {
 }
 
 impl Circumstances<'_> {
-    /// Returns true if a file contains edits, will have gone with them, or has an overlay, and is therefore not purged.
+    /// Returns true if a file is not purged, because it has an overlay or edits, or goes with its last edit.
     pub(crate) fn has_layers(&self, path: &Path) -> Result<bool> {
-        let is_overlaid = self.tracker.is_overlaid(path) || self.tracker.has_gone(path);
+        let is_overlaid = self.tracker.is_overlaid(path) || self.tracker.goes_with_edits(path);
         Ok(is_overlaid || (self.is_apply && self.tracker.is_edited(path)?))
     }
 

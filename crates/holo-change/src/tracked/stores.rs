@@ -92,11 +92,11 @@ impl Overlays {
     }
 
     /// Returns true if the run removes a file together with its last edit.
-    pub(super) fn have_gone(&self, path: &Path) -> bool {
+    pub(super) fn goes_with_edits(&self, path: &Path) -> bool {
         self.changes.as_ref().is_some_and(|(changes, _)| changes.gone.contains(path))
     }
 
-    /// Returns the paths below a directory whose overlays the run removes.
+    /// Returns the paths below a directory from which the run removes overlays.
     pub(super) fn leaving_below(&self, directory: &Path) -> Vec<PathBuf> {
         let leaving = self.changes.iter().flat_map(|(changes, _)| changes.leaving.keys());
         leaving.filter(|path| path.starts_with(directory)).cloned().collect()

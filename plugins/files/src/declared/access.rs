@@ -531,7 +531,7 @@ pub(super) enum At {
 struct Restored {
     /// The metadata of the originals in a check; there is none if the path did not exist. In an apply, none is known.
     originals: BTreeMap<PathBuf, Option<FileStat>>,
-    /// In a check, knows the overlays that are left.
+    /// In a check, sees only the overlays that the run does not remove.
     tracker: Tracker,
 }
 
