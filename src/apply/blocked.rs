@@ -107,7 +107,9 @@ impl Walk<'_> {
     /// Leaves the effect on an entity open in a check if it shares a tree with one that comes first: if the tree would be changed, or
     /// if the entity's plugin expects what an orphan restores, but that needs force.
     fn by_tree(&self, entity: EntityIndex) -> Option<Blocked> {
-        if self.task != Task::Check {
+        let mut pending = self.plan.waits_for(entity).filter(|&tree| self.ends[tree] == Some(End::Pending)).peekable();
+        // Most entities share nothing, and edges are parsed.
+        if self.task != Task::Check || (pending.peek().is_none() && self.refused.is_empty()) {
             return None;
         }
         let edges = self.entities[entity].edges();
@@ -116,7 +118,7 @@ impl Walk<'_> {
             let trees = self.entities[tree].edges();
             !is_owned && edges.provides.iter().any(|asset| trees.owns.iter().any(|tree| is_tree_around(tree, asset)))
         };
-        let changed = self.plan.waits_for(entity).find(|&tree| self.ends[tree] == Some(End::Pending) && is_in(tree));
+        let changed = pending.find(|&tree| is_in(tree));
         let refused = || self.refused.iter().find(|&&orphan| share_tree(&edges, &self.entities[orphan].edges()));
         let (first, would) = match changed {
             Some(tree) => (format!("is in the tree of {}", self.entities[tree].id()), "would be changed"),
