@@ -77,8 +77,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[&needs[..], &[Need::Program("deb-systemd-helper")]].concat(),
         masked_before_the_package,
     );
+    let stopped = trial_of(
+        "a unit that must be stopped is not started by its package, and can be started afterwards",
+        &[&needs[..], &[Need::Program("deb-systemd-helper")]].concat(),
+        stopped_despite_the_package,
+    );
     let undone = trial_of("a unit that another one stops has failed", NEEDS_TO_BOOT, undone_by_another);
-    vec![case, masked, undone]
+    vec![case, masked, stopped, undone]
 }
 
 /// Starts its service like packages of Debian.
@@ -135,6 +140,33 @@ fn masked_before_the_package() {
     machine.write("/usr/share/holo/services/1.toml", stated);
     applied(&machine);
     assert!(!machine.exists("/var/log/greeter"), "it was started");
+}
+
+fn stopped_despite_the_package() {
+    let machine = machine(&["packages", "services"]);
+    machine.must(REPOSITORY);
+    machine.must(EAGER);
+    let before = machine.must(INVENTORY).to_string();
+    machine.write("/usr/share/holo/packages/1.toml", "[[package]]\nname = \"greeter\"\n");
+    let stopped = "[[service]]\nname = \"greeter\"\nensure = \"stopped\"\nenable = false\n";
+    machine.write(
+        "/usr/share/holo/services/1.toml",
+        stopped.to_owned() + "[[service]]\nname = \"x\"\nensure = \"stopped\"\n",
+    );
+    // A run that was killed at the installation has left its masks.
+    machine.must("touch /run/systemd/system/killed.service; echo killed.service >/run/holo-masks");
+    applied(&machine);
+    assert!(!machine.exists("/var/log/greeter"), "it was started");
+    let state = "systemctl is-enabled greeter || systemctl is-active greeter || true";
+    assert_eq!(machine.must(state), "disabled\ninactive\n");
+    assert_eq!(machine.must("ls /run/systemd/system /run/holo-masks 2>&1 | grep -E 'service|masks:' || true"), "");
+    unchanged(&machine);
+    machine.must("systemctl start greeter");
+    assert!(machine.exists("/var/log/greeter"), "it is still masked");
+    machine.must("systemctl stop greeter");
+    machine.must("rm /usr/share/holo/*/1.toml /var/log/greeter");
+    applied(&machine);
+    assert_eq!(machine.must(INVENTORY), before);
 }
 
 fn undone_by_another() {

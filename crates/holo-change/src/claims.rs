@@ -1,5 +1,5 @@
 //! The claims of a run's entities to paths, for plugins that must know the paths of other plugins' entities during
-//! apply.
+//! apply, and other facts about entities that other plugins must know then.
 //!
 //! A plugin writes its claims to its cache directory when it has scanned its entities. By the time of the first apply,
 //! all plugins have done so.
@@ -23,6 +23,7 @@ const RECURSIVE: &str = "recursive.json";
 const HOLDERS: &str = "holders.json";
 const LAYERS: &str = "layers.json";
 const LEAVING: &str = "leaving.json";
+const STOPPED: &str = "stopped.json";
 
 /// The claim of a defined entity to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +194,25 @@ fn leaving_in(cache: &Path) -> (Leaving, BTreeSet<PathBuf>) {
     let path = |text: Text| text.0.to_path_lossy().into_owned();
     let leaving = leaving.into_iter().map(|(overlaid, file)| (path(overlaid), file.map(path)));
     (leaving.collect(), gone.into_iter().map(path).collect())
+}
+
+/// Writes the names of systemd's units that must not run to the plugin's cache directory, so that no package starts them when it is
+/// installed.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn publish_stopped(locations: &Locations, units: &BTreeSet<&str>) -> Result<()> {
+    if units.is_empty() && !locations.cache_dir().join(STOPPED).exists() {
+        return Ok(());
+    }
+    write(&Tree::open(locations.cache_dir())?, STOPPED, units)
+}
+
+/// Returns the units that must not run.
+#[must_use]
+pub fn stopped(locations: &Locations) -> BTreeSet<String> {
+    let folders = cache_folders(locations);
+    folders.iter().filter_map(|folder| read::<BTreeSet<String>>(&folder.join(STOPPED))).flatten().collect()
 }
 
 /// The overlays that the files plugin adds and removes before other plugins are applied, and the files that go with their last edit.

@@ -15,6 +15,16 @@ impl Database {
         read.map(Option::unwrap_or_default)
     }
 
+    /// Returns true if a plugin has created a directory.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn has_directory(&self, path: &[u8]) -> Result<bool, StateError> {
+        let read = self
+            .read(|connection| connection.prepare_cached("SELECT 1 FROM directory WHERE path = ?1")?.exists([path]));
+        read.map(Option::unwrap_or_default)
+    }
+
     /// Adds directories that a plugin is about to create. When this returns, they are on disk.
     ///
     /// # Errors

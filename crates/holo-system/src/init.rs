@@ -6,6 +6,11 @@ use std::path::Path;
 /// The directory that exists if systemd is process 1.
 const RUN: &str = "run/systemd/system";
 
+/// systemd's directories for units of the system from users and packages, in order of precedence, highest first. Those in which it
+/// writes generated units are not among them.
+pub const UNIT_DIRECTORIES: [&str; 5] =
+    ["etc/systemd/system", RUN, "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
+
 /// The file in which OpenRC stores the current runlevel after booting.
 const RUNLEVEL: &str = "run/openrc/softlevel";
 

@@ -21,7 +21,7 @@ mod root;
 pub mod transaction;
 mod trust;
 
-pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
+pub use init::{UNIT_DIRECTORIES, init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
 pub use offline::is_offline;
 pub use package_files::{Digest, Diversion, DiversionsError, PackagedFile};
 pub use package_manager::PackageManager;

@@ -136,6 +136,11 @@ pub(crate) trait PackageProvider: Provider {
         false
     }
 
+    /// Returns true if packages start their daemons when they are installed.
+    fn starts_daemons(&self) -> bool {
+        false
+    }
+
     /// Returns true if packages can recommend others, which may be left out.
     fn knows_recommendations(&self) -> bool {
         false

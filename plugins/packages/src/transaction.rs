@@ -1,6 +1,7 @@
 //! Brings packages into their desired state, with one transaction for all installations and one for all removals.
 
 mod executor;
+mod masks;
 
 use crate::check::unknown;
 use crate::entity::{PackageEntity, PackageRecords};
@@ -20,6 +21,7 @@ use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::index::Table;
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
+use masks::Masks;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies packages together.
@@ -115,7 +117,11 @@ impl<'a> Group<'a> {
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
         let (mut before, mut unrepaired, mut is_told) = (None, None, false);
         let deferral = manager.deferral();
+        let mut masks = Masks::default();
         if deferral.is_none() && resolution.resolved.iter().any(is_task) {
+            if self.provider.starts_daemons() {
+                masks = Masks::of_stopped_units(&manager.system, &mut answers.output(first.index));
+            }
             let repaired = self.repair(&manager, &requests, &resolution.installed, &mut answers.output(first.index));
             unrepaired = repaired.as_ref().err().cloned();
             // A repair that ended halfway may have changed something, too.
@@ -205,6 +211,7 @@ impl<'a> Group<'a> {
         }
         let mut executor = Executor::new(manager, resolution.installed, before, self.names(), &requests);
         executor.work(&tasks, &mut answers.output(self.members[first_task.request].index));
+        drop(masks);
         let (mut given_up, mut ends) = (Vec::new(), Vec::new());
         for task in &tasks {
             let index = self.members[task.request].index;

@@ -9,6 +9,7 @@ use crate::unit::{UnitName, UnitNameError};
 use crate::{apply, definition};
 use bstr::BString;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
+use holo_change::claims;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
@@ -83,6 +84,14 @@ impl Plugin for Services {
         let restored =
             |(_, Orphan { remembered, .. }): &(_, Orphan<Record>)| (remembered.id.clone(), remembered.base.restored());
         wanted.extend(known.iter().map(restored));
+        let is_stopped = |id: &String| {
+            wanted.get(id).is_some_and(|wanted| !wanted.restores && wanted.ensure == Some(Ensure::Stopped))
+        };
+        let stopped = names.iter().filter(|(id, name)| is_stopped(id) && name.scope().is_system());
+        let stopped = stopped.map(|(_, name)| name.as_str()).collect();
+        if let Err(error) = claims::publish_stopped(host.locations(), &stopped) {
+            output.warning(error.to_string());
+        }
         let all = Arc::new(AllUnits::new(provider, Root::new(host.root()), names.clone(), wanted, elsewhere));
         let mut entities = Vec::new();
         if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {

@@ -210,14 +210,15 @@ impl Machine {
 
     /// A person adds a line to a file, and adopts the file. Then there is nothing to do, and the original stays what it was.
     fn adopt(&mut self, path: &'static str, number: usize) -> Verdict {
-        // Edits follow symlinks, so that the target would be adopted as well.
-        let is_edited = self.written.wishes.get(path).is_some_and(|wish| wish.is_edits());
-        if self.used.is_some() || (is_edited && self.root.join(path).is_symlink()) {
+        // Edits follow symlinks, so that the target would be adopted as well, or be edited later.
+        let wish = self.written.wishes.get(path);
+        let may_be_followed = wish.is_none_or(|wish| wish.is_edits() || *wish == Wish::Nothing);
+        if self.used.is_some() || (may_be_followed && self.root.join(path).is_symlink()) {
             return Ok(());
         }
         let is_clear = !self.unclear.contains(path) && self.root.exists(format!("var/lib/holo/files/base/{path}"));
         self.append(path, &format!("{MARK}{number}\n"));
-        let before = self.disk();
+        let mut before = self.disk();
         let full = self.root.join(path);
         // Other entities of the path are not done with because one is adopted.
         let pending = |check: &Run| -> BTreeSet<String> {
@@ -230,7 +231,10 @@ impl Machine {
         };
         let earlier = pending(&self.root.holo(&["check".as_ref(), full.as_os_str()]));
         let run = sound(self.root.holo(&["adopt".as_ref(), full.as_os_str()]))?;
-        ensure(self.disk() == before, || format!("adopt has changed another file:\n{run}"))?;
+        // It tidies up like an apply: parents that an apply has created go if a person has deleted all files in them.
+        let after = self.disk();
+        before.retain(|path, node| after.contains_key(path) || node.content != Content::Directory);
+        ensure(after == before, || format!("adopt has changed another file:\n{run}"))?;
         // What was there before the first apply is no manual change.
         if !run.success() || run.stderr.contains_str("Nothing to adopt: ") {
             return Ok(());
@@ -273,13 +277,20 @@ impl Machine {
         let is_contradicted = self.defined.adopted.contains(path) && !why.stderr.is_empty();
         if defined.overlaid.contains(path) && !is_contradicted {
             ensure(why.success() && why.stdout.contains_str(format!("file:/{path}")), || format!("not why:\n{why}"))?;
-        } else if !defined.has(path) && !self.held.has(path) {
+        } else if !defined.has(path) && !self.held.has(path) && !self.is_followed(path) {
             let is_free = why.stdout.contains_str("managed by no entity");
             ensure(is_free && !blame.success(), || format!("{path} is not managed:\n{why}\n{blame}"))?;
         }
         let is_ours = |line: &&[u8]| line.contains_str(MARK) && line.contains_str("usr/share/holo");
         let claimed = blame.stdout.lines().find(is_ours);
         ensure(claimed.is_none(), || format!("a person's line is not from a definition:\n{blame}"))
+    }
+
+    /// Returns true if edits lead here, through a symlink that a killed run has left at their path.
+    fn is_followed(&self, path: &str) -> bool {
+        let edited = self.defined.wishes.iter().filter(|(_, wish)| wish.is_edits());
+        let targets = edited.filter_map(|(edited, _)| fs::read_link(self.root.join(edited)).ok());
+        targets.into_iter().any(|target| target == Path::new("/").join(path))
     }
 
     /// Uses the definitions of an earlier generation, and applies them.

@@ -8,7 +8,7 @@ use super::state::{State, Unmanaged};
 use super::steps::{self, Progress, Step};
 use super::tracks::{HasTracks, Track, Tracks};
 use super::{Tracker, UNTIDY};
-use crate::base_store::Remembered;
+use crate::base_store::{Remembered, readable};
 use crate::error::{Notices, PathError, Result};
 use crate::image::Stamp;
 use crate::path_handle::{Durability, PathHandle};
@@ -378,7 +378,8 @@ impl Tracker {
     /// # Errors
     /// If the lists of created directories cannot be read.
     pub fn has_made(&self, path: &Path, current: &State) -> Result<bool> {
-        Ok(matches!(current, State::Directory { .. }) && self.directories()?.contains(path))
+        let is_directory = matches!(current, State::Directory { .. });
+        Ok(is_directory && readable(self.own.database().lock().has_directory(&path_bytes(path)))?)
     }
 }
 

@@ -198,6 +198,10 @@ impl PackageProvider for Apt {
         Some(program)
     }
 
+    fn starts_daemons(&self) -> bool {
+        true
+    }
+
     fn knows_recommendations(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@
 use super::{show, words};
 use crate::providers::FOLDER;
 use crate::unit::{Scope, UnitName};
-use holo_plugin::system::Root;
+use holo_plugin::system::{Root, UNIT_DIRECTORIES};
 use holo_plugin::{Asset, Credentials, KnownUser, as_user};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The directory for the administrator's files, and for symlinks that mask units.
-pub(super) const ADMINISTRATORS: &str = OF_SYSTEM[0];
+pub(super) const ADMINISTRATORS: &str = UNIT_DIRECTORIES[0];
 /// The maximum length of a chain of aliases.
 const LONGEST_CHAIN: usize = 8;
 
@@ -74,7 +74,7 @@ impl FileNames {
             let names = root.names(&directory).unwrap_or_default();
             (directory, names.into_iter().collect())
         };
-        FileNames(paths(&OF_SYSTEM).into_iter().map(names).collect())
+        FileNames(paths(&UNIT_DIRECTORIES).into_iter().map(names).collect())
     }
 
     /// Returns the paths with a name, in order of precedence.
@@ -116,7 +116,7 @@ fn accounts_in(text: &str) -> impl Iterator<Item = (&'static str, &str)> {
 /// mask.
 pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
     let path = |directory: &&str| Path::new("/").join(directory).join(name.as_str());
-    let found = OF_SYSTEM.iter().map(path).find_map(|path| {
+    let found = UNIT_DIRECTORIES.iter().map(path).find_map(|path| {
         let metadata = path.symlink_metadata().ok()?;
         Some((metadata.is_file() && metadata.len() > 0, path))
     });
@@ -138,7 +138,8 @@ pub(super) fn starts_unseen(name: &UnitName, file: &Path) -> bool {
     let has_more = |directory: &&str| Path::new("/").join(directory).join(format!("{name}.d")).exists();
     let is_service = name.as_str().ends_with(".service");
     // Settings in several files would have to be merged like systemd does.
-    is_service && (OF_SYSTEM.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
+    is_service
+        && (UNIT_DIRECTORIES.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
 }
 
 /// Returns true if a unit file defines a service of a type that starts unseen, such as the default type.
@@ -247,16 +248,7 @@ pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::from_secs(((days * 24 + hours) * 60 + minutes) * 60 + seconds) + micros)
 }
 
-/// The directories for the system's unit files from users and packages, in order of precedence, highest first. Those in
-/// which systemd itself writes generated units are not included.
-const OF_SYSTEM: [&str; 5] = [
-    "etc/systemd/system",
-    "run/systemd/system",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
-];
-/// Those for units of all users.
+/// The directories for units of all users, in order of precedence.
 const OF_USERS: [&str; 6] = [
     "etc/systemd/user",
     "run/systemd/user",
@@ -294,7 +286,7 @@ impl Directories {
     }
 
     pub(super) fn of_system() -> Directories {
-        Directories { all: paths(&OF_SYSTEM), end: "systemd/system", owner: None }
+        Directories { all: paths(&UNIT_DIRECTORIES), end: "systemd/system", owner: None }
     }
 
     pub(super) fn of_user(user: &KnownUser) -> Directories {
@@ -340,7 +332,7 @@ pub(super) fn of_people(root: &Root, scope: &Scope) -> (Vec<PathBuf>, &'static s
     let Scope::User(name) = scope else {
         return match scope {
             Scope::AllUsers => (vec![absolute(OF_USERS[0])], "/usr/lib/systemd/user"),
-            _ => (vec![absolute(OF_SYSTEM[0])], "/usr/lib/systemd/system"),
+            _ => (vec![absolute(UNIT_DIRECTORIES[0])], "/usr/lib/systemd/system"),
         };
     };
     // A user who has not been created yet will most likely get this directory.
