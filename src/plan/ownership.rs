@@ -7,7 +7,7 @@
 //! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
 //!
 //! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
-//! orphan that owns the path, or one around it, is scrubbed before. The value of `path-access` is the path of a directory below which an
+//! orphan that owns the path, or one around it, or had an overlay there, is scrubbed before. The value of `path-access` is the path of a directory below which an
 //! entity determines permissions. It is no claim either. An orphan is scrubbed before other entities see the files below it, and a living
 //! entity comes after all orphans with paths below, which it would change.
 
@@ -128,6 +128,12 @@ impl Ownership {
 fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset<&'a BStr>)> {
     let entities = nodes.entries().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
+}
+
+/// Returns what orphans restore although they own nothing: the paths of overlays are no claims.
+fn overlaid_by_orphans<'a>(nodes: &PerEntity<Node<'a>>) -> impl Iterator<Item = (EntityIndex, &'a Asset<&'a BStr>)> {
+    let overlays = nodes.entries().filter(|(_, node)| node.edges.orphan && node.edges.owns.is_empty());
+    overlays.flat_map(|(entity, node)| node.edges.provides.iter().map(move |asset| (entity, asset)))
 }
 
 fn key<'a>(asset: &'a Asset<&BStr>) -> Key<'a> {
@@ -292,7 +298,7 @@ fn restorations(nodes: &PerEntity<Node<'_>>) -> Vec<Restoration> {
             let Some(path) = path_in(asset, EDITED).or(access.clone()) else { continue };
             let orphans = orphans.get_or_insert_with(|| {
                 let mut orphans: BTreeMap<_, Vec<EntityIndex>> = BTreeMap::new();
-                for (orphan, asset) in owned(nodes, true) {
+                for (orphan, asset) in owned(nodes, true).chain(overlaid_by_orphans(nodes)) {
                     let own = self::path(asset).or_else(|| reach(asset)).or_else(|| path_in(asset, ACCESS));
                     if let Some(own) = own {
                         orphans.entry(own).or_default().push(orphan);

@@ -792,4 +792,8 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "an edit waits for an overlay that a full disk keeps from going",
+        &[Define("etc/a", OverlayLink), Force, Define("etc/a", Edits("line", false)), FillDisk("mkdirat", 1)],
+    ),
 ];
