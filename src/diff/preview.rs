@@ -139,9 +139,12 @@ pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
         Kept::Part { file, start, length } => load_part(file, *start, *length)?,
         Kept::File(file) => load_small(file, &base)?,
     };
-    // A file that was replaced by a directory is gone.
-    let is_directory = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-    let to = if is_directory { Content::Missing } else { load_small(&path, &base)? };
+    let to = match fs::symlink_metadata(&path) {
+        // A file that was replaced by a directory is gone.
+        Ok(found) if found.is_dir() => Content::Missing,
+        Ok(found) if found.len() > MAX_SIZE as u64 => return None,
+        _ => super::load(&path, &base, Modes::Git).ok()?,
+    };
     let file = File { name: below(&path, &base), from, to: to.clone(), path: None, modes: Modes::Git };
     file.difference(&to, "")
 }

@@ -143,13 +143,18 @@ impl<'a> Inspector<'a> {
         let root = self.root;
         let mut refused: BTreeMap<PathBuf, (Violation, Vec<EntityIndex>)> = BTreeMap::new();
         let mut tolerated = BTreeMap::new();
+        // Many entities may be defined in one file.
+        let mut last: Option<(PathBuf, Option<Violation>)> = None;
         for (index, entity) in entities.entries().filter(|(index, _)| !is_known(*index)) {
             let mut paths: Vec<PathBuf> = entity.sources().map(|source| source.to_path_lossy().into_owned()).collect();
             if entity.is_orphan() {
                 paths.extend([root.resources(), root.own_resources()].map(|parent| parent.join(entity.plugin_id())));
             }
             for path in paths {
-                let Some(violation) = self.violation(&root.as_read(&path)) else { continue };
+                let known = last.take().filter(|(seen, _)| *seen == path).map(|(_, violation)| violation);
+                let violation = known.unwrap_or_else(|| self.violation(&root.as_read(&path)));
+                last = Some((path.clone(), violation.clone()));
+                let Some(violation) = violation else { continue };
                 if !self.refuses(self.since(entity, &path)) {
                     tolerated.entry(violation.path.clone()).or_insert(violation);
                     continue;

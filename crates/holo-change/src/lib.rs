@@ -36,7 +36,7 @@ pub use canonical::CanonicalPaths;
 pub use error::{Notices, PathError};
 pub use group::{Results, Step, Store, Unsynced, commit};
 pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step, is_settled};
-pub use locations::{Locations, SharedDatabase};
+pub use locations::{Locations, Reads, SharedDatabase};
 pub use overwriting::{are_open_for_writing, is_between};
 pub use path_handle::{
     Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, is_without_acls, set_ownership,

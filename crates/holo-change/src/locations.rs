@@ -26,6 +26,23 @@ impl SharedDatabase {
     pub fn lock(&self) -> MutexGuard<'_, Database> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Makes reads share a transaction until the result is dropped, or this process writes.
+    #[must_use]
+    pub fn reads(&self) -> Reads {
+        self.lock().begin_reads();
+        Reads(self.clone())
+    }
+}
+
+/// While this exists, reads of the state database share a transaction.
+#[derive(Debug)]
+pub struct Reads(SharedDatabase);
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        self.0.lock().end_reads();
+    }
 }
 
 impl From<Database> for SharedDatabase {

@@ -87,6 +87,10 @@ pub struct Database {
     opened: Cell<Option<(u64, u64)>>,
     /// The durability that the connection is set to.
     durability: Cell<Option<Durability>>,
+    /// The number of callers that want reads to share a transaction.
+    readers: Cell<usize>,
+    /// Whether such a transaction is open.
+    is_shared: Cell<bool>,
 }
 
 impl Database {
@@ -109,7 +113,8 @@ impl Database {
     }
 
     fn with_access(path: PathBuf, access: Access) -> Database {
-        Database { path, access, connection: RefCell::new(None), opened: Cell::new(None), durability: Cell::new(None) }
+        let (connection, opened, durability, readers, is_shared) = Default::default();
+        Database { path, access, connection, opened, durability, readers, is_shared }
     }
 
     /// Returns the path of the database.
@@ -129,9 +134,38 @@ impl Database {
 
     /// Runs a query. `None` if there is no database.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<Option<T>, StateError> {
-        match self.existing()? {
-            Some(connection) => work(&connection).map(Some).map_err(|error| self.error(error)),
-            None => Ok(None),
+        let Some(connection) = self.existing()? else { return Ok(None) };
+        let run = || {
+            if self.readers.get() > 0 && self.access != Access::Snapshot && !self.is_shared.get() {
+                connection.execute_batch("BEGIN")?;
+                self.is_shared.set(true);
+            }
+            work(&connection).map(Some)
+        };
+        run().map_err(|error| self.error(error))
+    }
+
+    /// Makes reads share a transaction until [`Database::end_reads`] is called as often as this function, or this process writes: each
+    /// one of its own costs three system calls. What other processes write meanwhile may not be seen.
+    pub fn begin_reads(&self) {
+        self.readers.set(self.readers.get() + 1);
+    }
+
+    /// Ends what [`Database::begin_reads`] has begun.
+    pub fn end_reads(&self) {
+        self.readers.set(self.readers.get().saturating_sub(1));
+        if self.readers.get() == 0 {
+            self.end_shared();
+        }
+    }
+
+    /// Ends the transaction that reads share.
+    fn end_shared(&self) {
+        if self.is_shared.take()
+            && let Some(connection) = self.connection.borrow().as_ref()
+        {
+            // An error has ended it already.
+            let _ = connection.execute_batch("COMMIT");
         }
     }
 
@@ -141,6 +175,7 @@ impl Database {
         durability: Durability,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StateError> {
+        self.end_shared();
         for _ in 0..REOPENINGS {
             self.create()?;
             let connection = self.connection.borrow();
@@ -214,6 +249,7 @@ impl Database {
     /// # Errors
     /// If the database cannot be read or written, or a file cannot be removed.
     pub fn tidy(&self) -> Result<(), StateError> {
+        self.end_shared();
         match self.read(is_empty)? {
             None => Ok(()),
             Some(true) => {
@@ -238,11 +274,12 @@ impl Database {
         *self.connection.borrow_mut() = None;
         self.opened.set(None);
         self.durability.set(None);
+        self.is_shared.set(false);
     }
 
     /// Returns the connection to a database that exists. A database that was removed or replaced since it was opened is opened again.
     fn existing(&self) -> Result<Option<Ref<'_, Connection>>, StateError> {
-        let on_disk = self.on_disk()?;
+        let on_disk = if self.is_shared.get() { self.opened.get() } else { self.on_disk()? };
         if self.opened.get() != on_disk || on_disk.is_none() {
             self.close();
             if on_disk.is_none() {

@@ -211,6 +211,35 @@ fn a_uri_escapes_every_byte_with_a_meaning() {
 }
 
 #[test]
+fn shared_reads_see_one_state_until_this_process_writes() {
+    let (folder, one) = state();
+    let two = Database::new(folder.path().join("state.db"));
+    let put = |state: &Database, key, value| {
+        state.write_records(&[record("store", key, Some(value))], Durability::Disk).unwrap();
+    };
+    let seen = || one.record("store", "a").unwrap().unwrap_or_default();
+    one.begin_reads();
+    assert_eq!(seen(), "");
+    put(&two, "a", "1");
+    assert_eq!(seen(), "1");
+    put(&two, "a", "2");
+    assert_eq!(seen(), "1");
+    put(&one, "b", "");
+    assert_eq!(seen(), "2");
+    put(&two, "a", "3");
+    assert_eq!(seen(), "2");
+    one.end_reads();
+    assert_eq!(seen(), "3");
+    // Nothing keeps the files in use.
+    one.begin_reads();
+    one.write_records(&[record("store", "a", None), record("store", "b", None)], Durability::Process).unwrap();
+    assert_eq!(seen(), "");
+    one.tidy().unwrap();
+    assert!(names(&folder).is_empty() && seen().is_empty());
+    one.end_reads();
+}
+
+#[test]
 fn database_removed_by_another_process_is_opened_again() {
     let (folder, one) = state();
     let two = Database::new(folder.path().join("state.db"));

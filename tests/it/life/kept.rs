@@ -796,4 +796,8 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         "an edit waits for an overlay that a full disk keeps from going",
         &[Define("etc/a", OverlayLink), Force, Define("etc/a", Edits("line", false)), FillDisk("mkdirat", 1)],
     ),
+    (
+        "an overlay comes where a file beside a saved version was absent",
+        &[Package("etc/a", ".dpkg-old", 10), Define("etc/a", Absent), Apply, Define("etc/a", OverlayLink), Apply],
+    ),
 ];

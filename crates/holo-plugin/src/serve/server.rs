@@ -354,6 +354,8 @@ impl<'a, P: Plugin, W: Wire> Server<'a, P, W> {
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let entities = entities.map(|(id, entity)| (id, entity, modes.wanted_of(id)));
         let mut answers = EntitySet::new(&self.host, entities, &mut self.answers, (modes.remembers, modes.watches));
+        // Each entity may look up several records.
+        let _reads = self.host.locations().database().reads();
         work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }

@@ -220,7 +220,7 @@ impl Target<'_> {
 
 /// Returns the reason not to adopt a target with a file next to it that the next apply would take as a new version from the package.
 fn waiting_version(path: &Path, layout: &Layout, host: &Host) -> Result<Option<String>, Refusal> {
-    let waiting = Distribution::of(host.system().os_release()).peek(&layout.images.target(path), host)?;
+    let waiting = Distribution::of(host.system().os_release()).peek(&layout.images.target(path), host, false)?;
     Ok(waiting.map(|(stock, current)| {
         let [stock, current] = [stock.shown(), current.shown()].map(|path| path.display().to_string());
         let beside = if stock == host.below_root(path).display().to_string() { current } else { stock };

@@ -99,7 +99,8 @@ fn try_check(
         return Ok(scrub::check(entity, layout, distribution)?);
     }
     // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
-    let waiting = distribution.peek(&target, entity.host())?;
+    let is_restored = matches!(at_apply, Target::Restored(Some(_)));
+    let waiting = distribution.peek(&target, entity.host(), is_restored)?;
     // The package manager has saved what was there, and the target itself is the new version.
     let is_swapped = waiting.as_ref().is_some_and(|(stock, _)| stock.path() == target.path());
     let mut restored_stock = None;

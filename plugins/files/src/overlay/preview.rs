@@ -28,7 +28,7 @@ pub(crate) fn preview_after(
     let layout = Layout::open(host)?;
     let target = layout.images.target(&entity.path);
     let distribution = Distribution::of(host.system().os_release());
-    let waiting = distribution.peek(&target, host)?;
+    let waiting = distribution.peek(&target, host, before.is_some())?;
     let current = match before.filter(|_| of_others) {
         Some(before) => Some(before.clone()),
         None => Image::load(waiting.as_ref().map_or(&target, |(_, current)| current))?,

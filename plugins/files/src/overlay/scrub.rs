@@ -43,7 +43,7 @@ pub(crate) fn check(
 ) -> Result<Verdict, Unmanageable> {
     let target = layout.images.target(&entity.path);
     let done = if target.is_file_or_symlink()? {
-        let (original, current) = match distribution.peek(&target, entity.host())? {
+        let (original, current) = match distribution.peek(&target, entity.host(), false)? {
             Some((stock, current)) => (stock, current),
             None => (layout.images.base(&entity.path), target),
         };
@@ -65,7 +65,7 @@ pub(crate) fn all_restored<'e>(orphans: impl Iterator<Item = &'e FileEntity>, ho
         let target = root.place(&entity.path);
         let path = |place: &PathHandle| Path::new("/").join(place.path());
         let file = match entity.target_exists {
-            true => distribution.peek(&target, host)?.map(|(stock, _)| path(&stock)),
+            true => distribution.peek(&target, host, false)?.map(|(stock, _)| path(&stock)),
             false => Some(path(&target)),
         };
         Ok((entity.path.clone(), file))

@@ -37,12 +37,18 @@ impl Distribution {
         }
     }
 
-    /// Looks for a new stock file without moving files. Returns its handle, and that of the current target.
-    pub(crate) fn peek(&self, target: &PathHandle, host: &Host) -> Result<Option<(PathHandle, PathHandle)>> {
+    /// Looks for a new stock file without moving files. Returns its handle, and that of the current target. `is_restored` means that
+    /// there will be a target when the entity is applied, even if there is none now.
+    pub(crate) fn peek(
+        &self,
+        target: &PathHandle,
+        host: &Host,
+        is_restored: bool,
+    ) -> Result<Option<(PathHandle, PathHandle)>> {
         let suffixes = self.suffixes_at(target, host)?;
         if let [saved, _] = suffixes {
             let saved = target.with_suffix(saved);
-            if saved.is_file_or_symlink()? && target.is_file_or_symlink()? {
+            if saved.is_file_or_symlink()? && (is_restored || target.is_file_or_symlink()?) {
                 return Ok(Some((target.clone(), saved)));
             }
         }
