@@ -7,9 +7,9 @@
 //! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
 //!
 //! The value of `path-edited` is a path of which an entity changes only a part. It is no claim, but the original file must be there first: an
-//! orphan that owns the path, or one around it, or had an overlay there, is scrubbed before. The value of `path-access` is the path of a directory below which an
-//! entity determines permissions. It is no claim either. An orphan is scrubbed before other entities see the files below it, and a living
-//! entity comes after all orphans with paths below, which it would change.
+//! orphan that owns the path, or one around it, or had an overlay there, is scrubbed before. The value of `path-access` is the path of a
+//! directory below which an entity determines permissions. It is no claim either. An orphan is scrubbed before other entities see the files
+//! below it, and a living entity comes after all orphans with paths below, which it would change.
 
 use super::EdgeKind;
 use super::assets::{Groups, parent, path_in};

@@ -154,13 +154,18 @@ fn stopped_despite_the_package() {
         stopped.to_owned() + "[[service]]\nname = \"x\"\nensure = \"stopped\"\n",
     );
     // A run that was killed at the installation has left its masks.
-    machine.must("touch /run/systemd/system/killed.service; echo killed.service >/run/holo-masks");
+    let killed = "touch /run/systemd/system/killed.service; echo killed.service >/run/holo-masks";
+    let left = "ls /run/systemd/system /run/holo-masks 2>&1 | grep -E 'service|masks' || true";
+    machine.must(killed);
     applied(&machine);
     assert!(!machine.exists("/var/log/greeter"), "it was started");
     let state = "systemctl is-enabled greeter || systemctl is-active greeter || true";
     assert_eq!(machine.must(state), "disabled\ninactive\n");
-    assert_eq!(machine.must("ls /run/systemd/system /run/holo-masks 2>&1 | grep -E 'service|masks:' || true"), "");
+    assert_eq!(machine.must(left), "ls: cannot access '/run/holo-masks': No such file or directory\n");
     unchanged(&machine);
+    machine.must(killed);
+    assert!(machine.holo(&["apply", "--verify"]).success());
+    assert_eq!(machine.must(left), "ls: cannot access '/run/holo-masks': No such file or directory\n");
     machine.must("systemctl start greeter");
     assert!(machine.exists("/var/log/greeter"), "it is still masked");
     machine.must("systemctl stop greeter");

@@ -118,9 +118,10 @@ impl<'a> Group<'a> {
         let (mut before, mut unrepaired, mut is_told) = (None, None, false);
         let deferral = manager.deferral();
         let mut masks = Masks::default();
+        drop(Masks::left(self.host));
         if deferral.is_none() && resolution.resolved.iter().any(is_task) {
             if self.provider.starts_daemons() {
-                masks = Masks::of_stopped_units(&manager.system, &mut answers.output(first.index));
+                masks = Masks::of_stopped_units(self.host, &mut answers.output(first.index));
             }
             let repaired = self.repair(&manager, &requests, &resolution.installed, &mut answers.output(first.index));
             unrepaired = repaired.as_ref().err().cloned();

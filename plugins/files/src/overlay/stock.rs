@@ -68,12 +68,12 @@ impl Distribution {
         }
     }
 
-    /// Returns the suffixes that count for a target. There are none if another entity makes the file below the overlay: that
-    /// entity decides what the base is.
+    /// Returns the suffixes that count for a target. There are none if no file has one, or if another entity makes the file below the
+    /// overlay: that entity decides what the base is.
     fn suffixes_at(&self, target: &PathHandle, host: &Host) -> Result<&'static [&'static str]> {
         let path = Path::new("/").join(target.path());
-        let is_ours = !self.leaves_files(target)? || !is_made_by_others(&path, host.locations())?;
-        Ok(if is_ours { self.suffixes() } else { &[] })
+        let counts = self.leaves_files(target)? && !is_made_by_others(&path, host.locations())?;
+        Ok(if counts { self.suffixes() } else { &[] })
     }
 
     fn leaves_files(&self, target: &PathHandle) -> Result<bool> {

@@ -1,10 +1,9 @@
 //! Units that must not run are masked while packages are installed: packages of Debian start their daemons.
 
-use crate::system::System;
 use holo_change::claims;
 use holo_plugin::process::Program;
 use holo_plugin::system::{Root, UNIT_DIRECTORIES, is_run_by_systemd};
-use holo_plugin::{Output, reason};
+use holo_plugin::{Host, Output, reason};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -20,12 +19,10 @@ pub(super) struct Masks(Vec<String>);
 
 impl Masks {
     /// Masks the units that are defined as stopped and do not exist yet.
-    pub(super) fn of_stopped_units(system: &System<'_>, output: &mut Output<'_>) -> Masks {
-        let host = system.host();
-        if host.test_mode() || host.is_offline() || !is_run_by_systemd() {
+    pub(super) fn of_stopped_units(host: &Host, output: &mut Output<'_>) -> Masks {
+        if !is_live(host) {
             return Masks::default();
         }
-        drop(Masks::left());
         let root = Root::new(host.root());
         let mut units: Vec<String> = claims::stopped(host.locations()).into_iter().collect();
         units.retain(|unit| !exists(&root, unit));
@@ -37,9 +34,9 @@ impl Masks {
         masks
     }
 
-    /// Returns the masks of a killed run.
-    fn left() -> Masks {
-        let list = fs::read_to_string(LIST).unwrap_or_default();
+    /// Returns the masks that a killed run has left.
+    pub(super) fn left(host: &Host) -> Masks {
+        let list = if is_live(host) { fs::read_to_string(LIST).unwrap_or_default() } else { String::new() };
         Masks(list.lines().map(str::to_owned).collect())
     }
 
@@ -70,6 +67,11 @@ impl Drop for Masks {
             let _ = Program::new("systemctl").arg("daemon-reload").output();
         }
     }
+}
+
+/// Returns true if packages start their daemons now.
+fn is_live(host: &Host) -> bool {
+    !host.test_mode() && !host.is_offline() && is_run_by_systemd()
 }
 
 /// Returns true if a unit has a file, or is the instance of a template with one.
