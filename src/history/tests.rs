@@ -4,6 +4,7 @@ use super::*;
 use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
+use holo_events::Tally;
 use holo_protocol::Text;
 use holo_state::Database;
 use jiff::Timestamp;
@@ -64,7 +65,7 @@ fn ended(began: &Began) -> Ended {
         result: RunResult::Changed,
         duration: Some(Duration::from_secs(1)),
         exit_code: Some(0),
-        counts: Counts { changed: 1, ..Counts::default() },
+        counts: Tally { changed: 1, ..Tally::default() },
         error: None,
     }
 }
@@ -117,7 +118,7 @@ fn run_without_work_leaves_only_its_time() {
         run: began.run,
         time: began.time,
         duration: Duration::from_millis(1500),
-        counts: Counts { unchanged: 3, ..Counts::default() },
+        counts: Tally { unchanged: 3, ..Tally::default() },
     };
     writer.end_unchanged(&last).unwrap();
     assert!(shown(&root).is_empty());

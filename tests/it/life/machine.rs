@@ -559,7 +559,9 @@ impl Machine {
         for path in paths.into_iter().filter(|path| !path.contains(".holo")) {
             let (was, is) = (before.get(path), after.get(path));
             let is_directory = |node: Option<&Node>| node.is_none_or(|node| node.content == Content::Directory);
-            let is_made = was.is_none() != is.is_none() && is_directory(was) && is_directory(is);
+            // What holo has created may be created anew, without the permissions of a recursion that has gone.
+            let is_anew = was.is_none() != is.is_none() || !self.natural.contains_key(path);
+            let is_made = is_anew && is_directory(was) && is_directory(is);
             let content = |node: Option<&Node>| node.map(|node| node.content.clone());
             let is_named = self.shared.get(path).is_some_and(|is_written| *is_written || content(was) == content(is));
             ensure(was == is || is_named || self.held.has(path) || (is_made && self.held.has_below(path)), || {
