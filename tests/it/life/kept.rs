@@ -800,4 +800,14 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
         "an overlay comes where a file beside a saved version was absent",
         &[Package("etc/a", ".dpkg-old", 10), Define("etc/a", Absent), Apply, Define("etc/a", OverlayLink), Apply],
     ),
+    (
+        "a plugin is killed when it has restored what a person has changed in an overlay",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            Apply,
+            Write("etc/app/x", 6),
+            Define("etc/app/x", Nothing),
+            KillPlugins("write", 4),
+        ],
+    ),
 ];

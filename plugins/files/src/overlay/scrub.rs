@@ -133,12 +133,17 @@ fn restore(
         if !entity.is_sensitive() {
             let before = || before.as_ref().map(crate::overlay::preview::shown_if_small).transpose();
             entity.host().keep_replaced(&entity.path, before, output);
-        } else if let Some(before) = &before {
-            let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
-            if !provisioned.map_or(Ok(false), |provisioned| before.equals(&provisioned))? {
-                let kept = entity.host().keep_edited(entity.id(), &entity.path, &target, true);
-                let failed = |error: Unmanaged| PathError::new("keep", target.shown(), io::Error::other(error));
-                kept.map_err(failed)?;
+        }
+        let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
+        let is_made = |before: &Image| provisioned.map_or(Ok(false), |provisioned| before.equals(&provisioned));
+        // As in version 3, that needs no force, and a kill would come before the history of the run.
+        if let Some(before) = &before
+            && !is_made(before)?
+        {
+            let kept = entity.host().keep_edited(entity.id(), &entity.path, &target, entity.is_sensitive());
+            let failed = |error: Unmanaged| PathError::new("keep", target.shown(), io::Error::other(error));
+            kept.map_err(failed)?;
+            if entity.is_sensitive() {
                 output.print(format!(">> {}\n", edited::kept(&entity.shown_target())));
             }
         }
