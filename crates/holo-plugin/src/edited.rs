@@ -1,5 +1,5 @@
-//! Contents that are kept: edited versions, before `on_edit = "overwrite"` overwrites them, or force if they are sensitive, because the
-//! history has no differences of those; and the originals of entities that are forgotten.
+//! Contents that are kept: edited versions, before `on_edit = "overwrite"` or the removal of an overlay overwrites them, or force if they are
+//! sensitive, because the history has no differences of those; and the originals of entities that are forgotten.
 
 use crate::{Host, Mode, Output};
 use holo_change::PathHandle;
