@@ -22,6 +22,10 @@ const PER_THREAD: usize = 2048;
 /// The maximum number of threads that compare files.
 const MAX_THREADS: usize = 8;
 
+/// The number of absent names in changed directories up to which looking for each costs less than writing a new manifest. A directory of
+/// holo's own changes in each run.
+const FEW: usize = 100;
+
 /// The stamp of a file that does not exist.
 const NONE: u64 = 0;
 /// The stamp of a file that cannot be examined, or that has changed while it was. It is equal to no stamp.
@@ -79,8 +83,8 @@ struct Compared {
 }
 
 impl Manifest {
-    /// Returns for each file whether it is unchanged, and whether the times of a directory are outdated, which makes
-    /// comparisons slower.
+    /// Returns for each file whether it is unchanged, and whether the times of directories are outdated, which makes
+    /// comparisons much slower.
     pub(super) fn compare(&self) -> (Vec<bool>, bool) {
         let mut compared: Vec<Compared> = Vec::with_capacity(self.directories.len());
         for directory in &self.directories {
@@ -104,9 +108,9 @@ impl Manifest {
             same
         });
         let absent = self.files.iter().filter(|file| file.kind == WitnessKind::Absent);
-        let mut above = absent.filter_map(|file| at(compared, file.directory));
-        let is_outdated = above.any(|compared| compared.is_same && !compared.has_same_names);
-        (same, is_outdated)
+        let above = absent.filter_map(|file| at(compared, file.directory));
+        let outdated = above.filter(|compared| compared.is_same && !compared.has_same_names);
+        (same, outdated.take(FEW + 1).count() > FEW)
     }
 
     /// Returns true if no file has changed, and comparisons are fast.

@@ -69,8 +69,9 @@ const GROUP: &str = "root:x:0:\nstaff:x:50:\njane:x:1000:\n";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         ("if all entities are unchanged, no plugin is asked what they are", &[], settled),
+        ("what is remembered is not written again if all entities are unchanged", &[], written_once),
         ("what each run must do or tell is not left out if all entities are unchanged", &[], not_settled),
         ("a plugin without entities is not started again", &[], empty_plugin),
         ("a plugin whose witnesses are unchanged is not started", &[], unchanged),
@@ -389,6 +390,22 @@ fn another_system() {
 /// Returns true if an apply has found that there is nothing to do.
 fn is_settled(root: &ScratchRoot) -> bool {
     Database::new(root.join("var/lib/holo/state.db")).settled().unwrap().is_some()
+}
+
+fn written_once() {
+    // As on a real root. Without overlays, the plugin has no directory of its own, and that of the database changes in each run.
+    let root = logging(&["files"]).env("HOLO_FILES_RECORD", "1");
+    root.write(DEFINITIONS, "[[file]]\npath = \"/etc/one\"\ncontent = \"text\\n\"\n");
+    settle(&root);
+    let remembered = || Database::read_only(root.join("var/lib/holo/state.db")).remembered().unwrap();
+    let before = remembered();
+    // The time is part of it, in seconds.
+    thread::sleep(Duration::from_millis(1100));
+    for _ in 0..2 {
+        let run = apply(&root, &[]);
+        assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+    }
+    assert!(remembered() == before);
 }
 
 fn settled() {
