@@ -60,13 +60,16 @@ fn examples(host: &Host) {
     host.apply();
     assert!(host.system.exists("/home/alice/.config/systemd/user/default.target.wants/syncthing.service"));
     assert!(host.system.must("readlink /etc/systemd/user/gpg-agent-browser.socket").to_string().contains("/dev/null"));
+    let daemon = "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=multi-user.target\n";
+    host.system.write("/usr/lib/systemd/system/exim4.service", daemon);
+    host.system.must("systemctl daemon-reload; systemctl enable --now exim4");
     host.declare(&texts[4]);
     host.apply();
-    assert_eq!(host.enablement("exim4"), "masked");
-    assert!(!host.system.sh("systemctl start exim4").success());
+    assert!(!host.is_active("exim4") && host.enablement("exim4") == "disabled");
     host.nothing_to_do();
     host.declare_nothing();
     host.apply();
-    assert!(!host.system.exists("/etc/systemd/system/exim4.service"));
+    assert!(host.is_active("exim4") && host.enablement("exim4") == "enabled");
+    host.system.must("systemctl disable --now exim4; rm /usr/lib/systemd/system/exim4.service");
     host.system.must("userdel --remove alice 2>/dev/null || true; rm /usr/lib/systemd/user/syncthing.service");
 }
