@@ -145,8 +145,8 @@ impl Database {
         run().map_err(|error| self.error(error))
     }
 
-    /// Makes reads share a transaction until [`Database::end_reads`] is called as often as this function, or this process writes: each
-    /// one of its own costs three system calls. What other processes write meanwhile may not be seen.
+    /// Makes reads share a transaction until this process writes, or [`Database::end_reads`] has been called as often as this function. A
+    /// read in a transaction of its own costs three system calls. Reads may miss what other processes write meanwhile.
     pub fn begin_reads(&self) {
         self.readers.set(self.readers.get() + 1);
     }
@@ -164,7 +164,7 @@ impl Database {
         if self.is_shared.take()
             && let Some(connection) = self.connection.borrow().as_ref()
         {
-            // An error has ended it already.
+            // This fails only if an error has ended the transaction.
             let _ = connection.execute_batch("COMMIT");
         }
     }

@@ -136,7 +136,7 @@ fn restore(
         }
         let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
         let is_made = |before: &Image| provisioned.map_or(Ok(false), |provisioned| before.equals(&provisioned));
-        // As in version 3, that needs no force, and a kill would come before the history of the run.
+        // As in version 3, no force is needed to overwrite what a person has changed. The history of the run is written too late for a kill.
         if let Some(before) = &before
             && !is_made(before)?
         {

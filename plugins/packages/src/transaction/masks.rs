@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// An empty file in this directory masks a unit until the next boot.
 const DIRECTORY: &str = "/run/systemd/system";
-/// The names of masked units, one a line, so that the next apply unmasks those that a killed one has left.
+/// The names of the masked units, one per line. After a kill, the next apply removes their masks.
 const LIST: &str = "/run/holo-masks";
 
 /// The masks of units that do not exist yet. They are removed when this is dropped.
@@ -61,7 +61,7 @@ impl Drop for Masks {
             }
         }
         let _ = fs::remove_file(LIST);
-        // systemd may have loaded the masks. Without this call, it reads the files as soon as services are applied.
+        // systemd may have loaded the masks. If this fails, the files are reloaded when services are applied.
         let root = Root::new(Path::new("/"));
         if self.0.iter().any(|unit| exists(&root, unit)) {
             let _ = Program::new("systemctl").arg("daemon-reload").output();
