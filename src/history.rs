@@ -15,7 +15,7 @@ mod standing;
 mod store;
 
 pub use record::{
-    Began, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who,
 };
 pub use recorder::Recorder;
 pub use standing::{Off, OffState, Standing, Standings};

@@ -9,7 +9,7 @@ use crate::cli::Report;
 use crate::discovery::inventory::Inventory;
 use crate::error::{FatalError, IoError, exit};
 use crate::graph;
-use crate::history::{History, Run, RunResult, RunState, Who};
+use crate::history::{Counts, History, Run, RunResult, RunState, Who};
 use crate::host::interrupt::Interrupt;
 use crate::host::root::Root;
 use crate::host::settings::Settings;
@@ -20,7 +20,6 @@ use crate::plan::sent::SentValues;
 use crate::plugin::Task;
 use crate::report::{End, Event, Finding, RemarkKind, Reporter};
 use bstr::{BString, ByteSlice};
-use holo_events::Tally;
 use holo_facts::page::{PageError, safe};
 use holo_protocol::Message;
 use holo_state::Database;
@@ -269,8 +268,8 @@ fn by(who: &Who) -> String {
     }
 }
 
-fn counted(counts: &Tally) -> String {
-    let Tally { unchanged, changed, pending, refused, skipped, failed, .. } = *counts;
+fn counted(counts: &Counts) -> String {
+    let Counts { unchanged, changed, pending, refused, skipped, failed } = *counts;
     let all = [
         (changed, "changed"),
         (pending, "pending"),

@@ -2,7 +2,7 @@
 
 use crate::host::settings::RunId;
 use crate::report::End;
-use holo_events::{Outcome, Tally};
+use holo_events::Tally;
 use holo_protocol::{Text, words};
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ pub struct Ended {
     pub exit_code: Option<u8>,
     /// The number of entities by result.
     #[serde(default)]
-    pub counts: Tally,
+    pub counts: Counts,
     /// The reason for which it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
@@ -174,19 +174,61 @@ pub struct LastRun {
     #[serde(with = "seconds")]
     pub duration: Duration,
     /// The number of entities by result.
-    pub counts: Tally,
+    pub counts: Counts,
 }
 
-impl From<RunResult> for Outcome {
-    fn from(result: RunResult) -> Outcome {
+/// The number of entities by result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "each counts the result of its name")]
+pub struct Counts {
+    pub unchanged: usize,
+    pub changed: usize,
+    pub pending: usize,
+    pub refused: usize,
+    pub skipped: usize,
+    pub failed: usize,
+}
+
+impl Counts {
+    /// Counts a result.
+    pub fn count(&mut self, result: RunResult) {
+        *self.number(result) += 1;
+    }
+
+    /// Takes back that a result was counted.
+    pub fn uncount(&mut self, result: RunResult) {
+        let number = self.number(result);
+        *number = number.saturating_sub(1);
+    }
+
+    fn number(&mut self, result: RunResult) -> &mut usize {
         match result {
-            RunResult::Unchanged => Outcome::Unchanged,
-            RunResult::Changed => Outcome::Changed,
-            RunResult::Pending => Outcome::Pending,
-            RunResult::Refused => Outcome::Refused,
-            RunResult::Skipped => Outcome::Skipped,
-            RunResult::Failed | RunResult::Interrupted => Outcome::Failed,
+            RunResult::Unchanged => &mut self.unchanged,
+            RunResult::Changed => &mut self.changed,
+            RunResult::Pending => &mut self.pending,
+            RunResult::Refused => &mut self.refused,
+            RunResult::Skipped => &mut self.skipped,
+            RunResult::Failed | RunResult::Interrupted => &mut self.failed,
         }
+    }
+
+    /// Returns the result of a run that was not interrupted.
+    #[must_use]
+    pub fn result(&self) -> RunResult {
+        match self {
+            Counts { failed: 1.., .. } => RunResult::Failed,
+            Counts { skipped: 1.., .. } | Counts { refused: 1.., .. } => RunResult::Refused,
+            Counts { changed: 1.., .. } => RunResult::Changed,
+            Counts { .. } => RunResult::Unchanged,
+        }
+    }
+}
+
+impl From<Counts> for Tally {
+    fn from(counts: Counts) -> Tally {
+        let Counts { unchanged, changed, pending, refused, skipped, failed } = counts;
+        Tally { unchanged, changed, pending, refused, skipped, failed, ..Tally::default() }
     }
 }
 
@@ -205,17 +247,6 @@ impl From<End> for RunResult {
 }
 
 impl RunResult {
-    /// Returns the result of a run that was not interrupted.
-    #[must_use]
-    pub fn of(counts: &Tally) -> RunResult {
-        match counts {
-            Tally { failed: 1.., .. } => RunResult::Failed,
-            Tally { skipped: 1.., .. } | Tally { refused: 1.., .. } => RunResult::Refused,
-            Tally { changed: 1.., .. } => RunResult::Changed,
-            Tally { .. } => RunResult::Unchanged,
-        }
-    }
-
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {

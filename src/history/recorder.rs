@@ -2,7 +2,8 @@
 
 use super::journal::Journal;
 use super::record::{
-    Began, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who, now, to_json,
+    Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, ProcessMark, RefusalRecord, RunResult, VERSION, Who, now,
+    to_json,
 };
 use super::store::{Writer, retain_edited};
 use crate::diff::preview::{self, Difference};
@@ -37,7 +38,7 @@ pub struct Recorder<'a> {
     state: State,
     /// The messages so far about the current entity.
     draft: Draft,
-    counts: Tally,
+    counts: Counts,
     journal: Journal,
     /// The last error that was reported.
     last_error: Option<BString>,
@@ -79,7 +80,7 @@ impl<'a> Recorder<'a> {
             start: Instant::now(),
             state: if settings.keeps_history { State::Idle } else { State::Off },
             draft: Draft::default(),
-            counts: Tally::default(),
+            counts: Counts::default(),
             journal: Journal::new(settings),
             last_error: None,
             has_remarked: false,
@@ -90,7 +91,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(mut self, done: &Result<Tally, FatalError>, exit_code: u8) {
         let result = match done {
             Ok(tally) if tally.has_failed() => RunResult::Failed,
-            Ok(_) => RunResult::of(&self.counts),
+            Ok(_) => self.counts.result(),
             Err(FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. }) => RunResult::Interrupted,
             Err(_) => RunResult::Failed,
         };
@@ -163,10 +164,10 @@ impl<'a> Recorder<'a> {
                 };
                 self.check(synced);
             }
-            Event::Undone(end) => self.counts.uncount(RunResult::from(*end).into()),
+            Event::Undone(end) => self.counts.uncount(RunResult::from(*end)),
             Event::End(entity, end, duration) => {
                 let result = RunResult::from(*end);
-                self.counts.count(result.into());
+                self.counts.count(result);
                 if result != RunResult::Unchanged || !self.draft.refreshed_by.is_empty() {
                     let mut draft = std::mem::take(&mut self.draft);
                     // What has failed may have changed files before.

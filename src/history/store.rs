@@ -1,13 +1,12 @@
 //! Writes the records of a run, and reads those of earlier runs, newest first and on demand.
 
-use super::record::{Began, Ended, EntityRecord, LastRun, RunResult, to_json};
+use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, to_json};
 use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
 use bstr::BString;
 use holo_change::PathError;
 use holo_change::edited::EditedVersions;
-use holo_events::Tally;
 use holo_state::{Database, Durability, RunHeader, RunLimits, StateError};
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -147,11 +146,11 @@ impl Run {
 
     /// Returns the number of entities by result; of a run that has not ended, those recorded so far.
     #[must_use]
-    pub fn counts(&self) -> Tally {
-        let mut counts = Tally::default();
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
         match &self.ended {
             Some(ended) => counts = ended.counts,
-            None => self.entities().for_each(|entity| counts.count(entity.result.into())),
+            None => self.entities().for_each(|entity| counts.count(entity.result)),
         }
         counts
     }
@@ -292,10 +291,10 @@ pub(super) fn retain_edited(root: &Root, limits: &engine::Runs) -> Result<(), Pa
 
 /// Returns the end record of a killed run.
 fn conclude(state: &Database, run: &RunHeader) -> Result<(i64, String), StateError> {
-    let mut counts = Tally::default();
+    let mut counts = Counts::default();
     let entries = state.run_entries(run.sequence, &[])?;
     let entities = entries.iter().filter_map(|entry| serde_json::from_str::<EntityRecord>(entry).ok());
-    entities.for_each(|entity| counts.count(entity.result.into()));
+    entities.for_each(|entity| counts.count(entity.result));
     let ended = Ended {
         run: RunId::from_text(&run.id),
         time: Timestamp::now(),

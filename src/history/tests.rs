@@ -4,7 +4,6 @@ use super::*;
 use crate::host::engine;
 use crate::host::root::Root;
 use crate::host::settings::RunId;
-use holo_events::Tally;
 use holo_protocol::Text;
 use holo_state::Database;
 use jiff::Timestamp;
@@ -65,7 +64,7 @@ fn ended(began: &Began) -> Ended {
         result: RunResult::Changed,
         duration: Some(Duration::from_secs(1)),
         exit_code: Some(0),
-        counts: Tally { changed: 1, ..Tally::default() },
+        counts: Counts { changed: 1, ..Counts::default() },
         error: None,
     }
 }
@@ -118,7 +117,7 @@ fn run_without_work_leaves_only_its_time() {
         run: began.run,
         time: began.time,
         duration: Duration::from_millis(1500),
-        counts: Tally { unchanged: 3, ..Tally::default() },
+        counts: Counts { unchanged: 3, ..Counts::default() },
     };
     writer.end_unchanged(&last).unwrap();
     assert!(shown(&root).is_empty());

@@ -1,7 +1,7 @@
 //! Formats records.
 
-use crate::history::{EntityRecord, RefusalRecord, Run, RunState};
-use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine, Tally};
+use crate::history::{Counts, EntityRecord, RefusalRecord, Run, RunState};
+use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine};
 use holo_protocol::Text;
 use jiff::Timestamp;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(in crate::commands) fn result(run: &Run) -> &'static str {
 
 /// Returns the number of entities for each noteworthy result: `3 changed, 1 failed`.
 pub(in crate::commands) fn counts(run: &Run) -> String {
-    let Tally { changed, pending, refused, skipped, failed, .. } = run.counts();
+    let Counts { changed, pending, refused, skipped, failed, .. } = run.counts();
     let counts =
         [(changed, "changed"), (pending, "pending"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
     let shown = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
@@ -57,7 +57,7 @@ pub(in crate::commands) fn run(run: &Run) -> RunLine<'_> {
         time: began.map(|began| began.time.to_string()),
         duration: ended.and_then(|ended| ended.duration).map(line::seconds),
         exit_code: ended.and_then(|ended| ended.exit_code),
-        tally: run.counts(),
+        tally: run.counts().into(),
         holo: began.map(|began| began.holo.as_str().into()),
         command: began.iter().flat_map(|began| &began.command).map(as_text).collect(),
         uid: who.map(|who| who.uid),
