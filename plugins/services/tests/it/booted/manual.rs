@@ -60,6 +60,14 @@ fn examples(host: &Host) {
     host.apply();
     assert!(host.system.exists("/home/alice/.config/systemd/user/default.target.wants/syncthing.service"));
     assert!(host.system.must("readlink /etc/systemd/user/gpg-agent-browser.socket").to_string().contains("/dev/null"));
+    host.declare("[[service]]\nname = \"exim4\"\nmask = true\n");
+    host.apply();
+    assert_eq!(host.enablement("exim4"), "masked");
+    assert!(!host.system.sh("systemctl start exim4").success());
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert!(!host.system.exists("/etc/systemd/system/exim4.service"));
     let daemon = "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=multi-user.target\n";
     host.system.write("/usr/lib/systemd/system/exim4.service", daemon);
     host.system.must("systemctl daemon-reload; systemctl enable --now exim4");
