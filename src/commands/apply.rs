@@ -157,6 +157,7 @@ fn walk(
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
     super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };
+    inventory.tidy_idle_plugins();
     counted.map_err(FatalError::could_not_run)?;
     let is_idle =
         tally == Tally { unchanged: inventory.entities.len(), ..Tally::default() } && !reporter.has_remarked();

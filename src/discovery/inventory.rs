@@ -163,12 +163,24 @@ impl Inventory {
     /// to be refreshed.
     pub fn forget_gone(&self, refreshes: &mut Refreshes, sent: &mut SentValues) -> BTreeSet<BString> {
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
-        let missing = self.flaws.iter().zip(&self.limited).map(|(is_flawed, is_limited)| *is_flawed || *is_limited);
-        let plugins = self.plugins.iter().zip(missing).filter(|(_, may_miss_some)| !may_miss_some);
-        let whole: HashSet<&str> = plugins.map(|(plugin, _)| &*plugin.id).collect();
+        let whole: HashSet<&str> = self.whole_plugins().map(|(_, plugin)| &*plugin.id).collect();
         let is_gone = |entity: &BStr, plugin: &str| !ids.contains(entity) && whole.contains(plugin);
         sent.forget(is_gone);
         refreshes.forget(is_gone)
+    }
+
+    /// Removes what a killed run has left of plugins that have no entities. Call it only while holding the lock.
+    pub fn tidy_idle_plugins(&self) {
+        let busy: HashSet<PluginIndex> = self.entities.iter().map(|entity| entity.plugin).collect();
+        let plugins = self.whole_plugins().filter(|(index, _)| !busy.contains(index));
+        let plugins = plugins.map(|(_, plugin)| &*plugin.id);
+        // Ignored, as the next run tries again.
+        let _ = holo_change::tracked::tidy_idle(&self.root.engine_locations(), plugins);
+    }
+
+    /// Returns the plugins that have certainly listed all of their entities.
+    fn whole_plugins(&self) -> impl Iterator<Item = (PluginIndex, &Plugin)> {
+        self.plugins.entries().filter(|(index, _)| !self.flaws[*index] && !self.limited[*index])
     }
 }
 

@@ -60,7 +60,7 @@ pub use made_directories::MadeDirectories;
 pub use restore::{Decision, Found};
 pub use state::{Attributes, State, Unmanaged};
 pub(crate) use stores::PluginStore;
-pub use stores::{EditedFiles, Overlays};
+pub use stores::{EditedFiles, Overlays, tidy_idle};
 pub use tracks::{HasTracks, Origin, Track, Tracks};
 
 const CONTENTS: &str = "contents";

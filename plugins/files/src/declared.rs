@@ -34,9 +34,15 @@ use std::sync::OnceLock;
 use wanted::{DeclaredError, TEMPLATE_SUFFIX};
 
 impl DeclaredFile {
-    /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist or this is unknown.
-    pub(crate) fn restored(&self, host: &Host) -> Option<Image> {
+    /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist.
+    /// The outer option is `None` if the path stays as it is, or this is unknown.
+    pub(crate) fn restored(&self, host: &Host) -> Option<Option<Image>> {
         preview::restored(self, host).ok().flatten()
+    }
+
+    /// Returns the state of the path, which may be that of an overlay; `None` if it cannot be determined.
+    fn live(&self, host: &Host) -> Option<State> {
+        State::of(&Tree::open(host.root()).ok()?.place(&self.path)).ok()
     }
 
     fn forget_record(&self, host: &Host, output: &mut Output<'_>) -> Result<(), DeclaredError> {

@@ -226,14 +226,20 @@ impl Entity for ManagedFile {
                     return overlay.check(host, mode, output);
                 }
                 // The overlay is applied to the restored file, so that manual changes are changes of the declared content.
-                let restored = match declared.check(host, mode, output) {
-                    Verdict::WouldChange(restored) => restored,
-                    verdict => return verdict,
+                let first = declared.check(host, mode, output);
+                if !matches!(first, Verdict::WouldChange(_) | Verdict::InDesiredState) {
+                    return first;
+                }
+                let second = match declared.restored(host) {
+                    Some(restored) => overlay.entity.check_after(restored, host, mode, output),
+                    None => overlay.entity.check(host, mode, output),
                 };
-                match overlay.entity.check_after(declared.restored(host), host, mode, output) {
-                    Verdict::WouldChange(laid) => Verdict::WouldChange([restored, laid].concat()),
-                    Verdict::InDesiredState => Verdict::WouldChange(restored),
-                    verdict => verdict,
+                match (first, second) {
+                    (Verdict::WouldChange(restored), Verdict::WouldChange(laid)) => {
+                        Verdict::WouldChange([restored, laid].concat())
+                    }
+                    (first, Verdict::InDesiredState) => first,
+                    (_, second) => second,
                 }
             }
             ManagedFile::Declared(entity) => entity.check(host, mode, output),
@@ -345,7 +351,8 @@ impl Entity for ManagedFile {
                 let restored = declared.restored(host);
                 let is_left_out = overlay.common.skipped.is_some();
                 match (restored, overlay.entity.is_orphan() || is_left_out) {
-                    (Some(restored), false) => overlay.entity.preview_after(host, &restored, false),
+                    (Some(Some(restored)), false) => overlay.entity.preview_after(host, &restored, false),
+                    (None, false) => overlay.entity.preview(host),
                     _ => declared.preview(host),
                 }
             }

@@ -3,7 +3,7 @@
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
     self, Abandon, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Link, Package,
-    Together, Write,
+    RollBack, Together, Write,
 };
 use super::steps::Wish::{
     Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink, Template,
@@ -808,6 +808,40 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Write("etc/app/x", 6),
             Define("etc/app/x", Nothing),
             KillPlugins("write", 4),
+        ],
+    ),
+    (
+        "a plugin is killed before its first record",
+        &[Apply, Fill("etc/app", Scaffold(&["y", "sub/z"], 1)), KillPlugins("pwrite64", 12)],
+    ),
+    (
+        "a plugin is killed when a declared symlink becomes an overlay",
+        &[Define("etc/a", Symlink), Apply, Define("etc/a", OverlayLink), KillPlugins("linkat", 1), Apply],
+    ),
+    (
+        "an overlay comes where a killed run and a full disk have left a declared file",
+        &[
+            Define("etc/b.conf", Access("other\n[life]\nkey = 3\n")),
+            Define("etc/a", Edits("ini", false)),
+            KillHolo("fdatasync", 3),
+            Define("etc/b.conf", Nothing),
+            FillDisk("pwrite64", 10),
+            Define("etc/b.conf", OverlayLink),
+            Apply,
+        ],
+    ),
+    (
+        "a killed run is rolled back to adopted files",
+        &[
+            Adopt("etc/b.conf", 0),
+            Define("etc/app/x", File("ours\n")),
+            Force,
+            Define("etc/app/x", Nothing),
+            Force,
+            Define("etc/b.conf", OverlayLink),
+            Abandon,
+            KillPlugins("fdatasync", 12),
+            RollBack(2),
         ],
     ),
 ];

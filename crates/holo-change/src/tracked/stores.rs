@@ -386,15 +386,16 @@ impl PluginStore {
     /// Completes the work of a killed run for the other plugins: removes data that is no longer needed after paths were
     /// removed from their records.
     pub(crate) fn tidy_others(&self) -> Result<()> {
-        for store in self.others() {
-            if store.place(UNTIDY).exists()? {
-                let _held = store.hold()?;
-                store.tidy()?;
-            } else {
-                // The run may have been killed in between.
-                store.remove_empty_folders();
-            }
+        self.others().iter().try_for_each(PluginStore::tidy_after_kill)
+    }
+
+    fn tidy_after_kill(&self) -> Result<()> {
+        if self.place(UNTIDY).exists()? {
+            let _held = self.hold()?;
+            return self.tidy();
         }
+        // The run may have been killed in between.
+        self.remove_empty_folders();
         Ok(())
     }
 
@@ -437,6 +438,17 @@ impl PluginStore {
             waited += PAUSE;
         }
     }
+}
+
+/// Completes the work of a killed run for plugins that have no entities any more. They are not asked to do anything, so
+/// that they cannot do it themselves. The run may have been killed before the first record of an entity.
+///
+/// # Errors
+/// If the records cannot be read, or data cannot be removed.
+pub fn tidy_idle<'p>(locations: &Locations, plugins: impl IntoIterator<Item = &'p str>) -> Result<()> {
+    let locations = Arc::new(locations.clone());
+    let stores = plugins.into_iter().filter_map(|plugin| PluginStore::open(&locations, plugin).ok());
+    stores.into_iter().try_for_each(|store| store.tidy_after_kill())
 }
 
 /// The keys in a record for the contents of a file next to trees.

@@ -13,6 +13,7 @@ use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
 use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, Verdict, edited};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
@@ -23,6 +24,8 @@ struct Executor<'a> {
     store: TrackStore<Tracks>,
     /// True if there may be permission records.
     has_access: bool,
+    /// The indices of the entities whose files were changed by the removal of their overlays.
+    uncovered: BTreeSet<usize>,
 }
 
 /// What to do after a change, besides its files.
@@ -38,10 +41,8 @@ struct Consequences {
 
 /// The effect of a change.
 enum Effect {
-    /// The state of the entity does not change.
-    None,
-    /// The entity is provisioned; contains the messages.
-    Made(Vec<String>),
+    /// The entity is provisioned, with this result.
+    Provisioned(Applied),
     /// The original state of the path is restored, unless other entities have taken over everything.
     Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_taken: bool },
 }
@@ -56,7 +57,7 @@ enum Prepared {
 /// Applies declared files, and commits independent changes together.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
     // Scrubbing an overlay takes the lock of the state directory itself.
-    let mut ready = Vec::new();
+    let (mut ready, mut uncovered) = (Vec::new(), BTreeSet::new());
     for (index, job) in set.iter().enumerate() {
         let Some(overlay) = &job.entity.overlay else {
             ready.push((index, *job));
@@ -76,13 +77,19 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
             answers.end(index, hindered);
             continue;
         }
+        let before = job.entity.live(host);
         match overlay.apply(host, job.mode, &mut answers.output(index)) {
-            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push((index, *job)),
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => {
+                if job.entity.live(host) != before {
+                    uncovered.insert(index);
+                }
+                ready.push((index, *job));
+            }
             other => answers.end(index, other),
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
-    match opened.and_then(|held| Ok((held, Executor::open(host)?))) {
+    match opened.and_then(|held| Ok((held, Executor::open(host, uncovered)?))) {
         Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
             for (index, _) in ready {
@@ -94,11 +101,11 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
 }
 
 impl<'a> Executor<'a> {
-    fn open(host: &'a Host) -> Result<Executor<'a>, DeclaredError> {
+    fn open(host: &'a Host, uncovered: BTreeSet<usize>) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
         let has_access = access::has_records(host);
-        Ok(Executor { inspection, store, has_access })
+        Ok(Executor { inspection, store, has_access, uncovered })
     }
 
     /// Applies files. Each comes with its index in the set.
@@ -176,8 +183,7 @@ impl<'a> Executor<'a> {
         output: &mut Output<'_>,
     ) -> Result<Applied, DeclaredError> {
         let (shown, path, base, before, is_taken) = match effect {
-            Effect::None => return Ok(Applied::Unchanged),
-            Effect::Made(messages) => return Ok(Applied::Changed(messages)),
+            Effect::Provisioned(applied) => return Ok(applied),
             Effect::Scrubbed { shown, path, base, before, is_taken } => (shown, path, base, before, is_taken),
         };
         let waits = !remembered.base.is_empty();
@@ -243,12 +249,17 @@ impl Executor<'_> {
         }
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
+        // The result if nothing is left to do.
+        let as_it_is = match self.uncovered.contains(&index) {
+            true => Applied::Changed(vec![format!("wrote {}", inspection.shown(&entity.path))]),
+            false => Applied::Unchanged,
+        };
         match decision {
             // Its state is recorded, so that a later manual change is recognized. The record of permissions depends on that of the path.
             Decision::Nothing if !subject.is_recorded(definition, &current) => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
-                return Ok(Prepared::Ended(Applied::Unchanged));
+                return Ok(Prepared::Ended(as_it_is));
             }
             Decision::NeedsForce if !mode.force && !can_be_kept(&wanted, mode) => {
                 return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
@@ -276,7 +287,8 @@ impl Executor<'_> {
         if decision == Decision::Nothing {
             let paths = vec![path_change(definition, &subject.path, current.clone(), Some(current))];
             let change = EntityChange::make(remembered, paths, Vec::new());
-            let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::None };
+            let effect = Effect::Provisioned(as_it_is);
+            let consequences = Consequences { index, takes_over, force: mode.force, effect };
             return Ok(Prepared::Change(Box::new(change), consequences));
         }
         let was_sensitive = remembered.base.get(&subject.path).is_some_and(|track| track.sensitive);
@@ -309,7 +321,8 @@ impl Executor<'_> {
             path_change(definition, &path, state, found)
         });
         let change = EntityChange::make(remembered, paths.collect(), wanted.bytes.into_iter().collect());
-        let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::Made(messages) };
+        let effect = Effect::Provisioned(Applied::Changed(messages));
+        let consequences = Consequences { index, takes_over, force: mode.force, effect };
         Ok(Prepared::Change(Box::new(change), consequences))
     }
 

@@ -196,10 +196,11 @@ impl<'a> Inspection<'a> {
         let desired = wanted.desired();
         if entity.overlay.is_some() && decision != Decision::NeedsForce {
             // The base of a target that was deleted is not restored.
-            let is_gone = || self.host.below_root(&entity.path).symlink_metadata().is_err();
-            return Ok(match desired {
-                State::Absent if is_gone() => Verdict::InDesiredState,
-                _ => Verdict::WouldChange(vec![format!("would write {shown}")]),
+            let is_absent = desired == State::Absent;
+            let is_met = (is_absent || decision == Decision::Nothing) && entity.live(self.host) == Some(desired);
+            return Ok(match is_met {
+                true => Verdict::InDesiredState,
+                false => Verdict::WouldChange(vec![format!("would write {shown}")]),
             });
         }
         let leftovers = self.leftovers(&subject, false)?;

@@ -52,8 +52,9 @@ fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option
     Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
 }
 
-/// Returns the image of an orphan's path after scrubbing, or `None` if it will not exist.
-pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Image>, DeclaredError> {
+/// Returns the image of an orphan's path after scrubbing, or `None` if it will not exist. The outer option is `None` if
+/// the path stays as it is, because a killed run has restored it.
+pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Option<Image>>, DeclaredError> {
     let inspection = Inspection::open(host)?;
     let Some(remembered) = inspection.recall(entity)? else { return Ok(None) };
     let path = own_path(&remembered.base, &entity.path);
@@ -64,7 +65,7 @@ pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Imag
             let content = inspection.tracker.content(content)?;
             (Shown::File { content, mode: 0o600 }, Some(attributes))
         }
-        _ => return Ok(None),
+        _ => return Ok(Some(None)),
     };
     let preview = Preview::new(host, format!("{} before", entity.id()).as_bytes())?;
     shown.write(&preview.from(Path::new("file")))?;
@@ -73,7 +74,7 @@ pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Imag
         Some(attributes) => Image { mode: attributes.mode, uid: attributes.uid, gid: attributes.gid, ..image },
         None => image,
     };
-    Ok(image.map(with))
+    Ok(Some(image.map(with)))
 }
 
 /// Returns the current content of a path for the history of the run, or `None` if there is none.
