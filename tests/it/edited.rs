@@ -1,4 +1,4 @@
-//! `on_edit = "overwrite"`: what a person has edited is kept, and then overwritten.
+//! `on_edit = "overwrite"` and force: what a person has edited is kept, and then overwritten.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
@@ -16,15 +16,17 @@ pub(crate) fn trials() -> Vec<Trial> {
         every_kind_keeps_what_it_overwrites,
         other_plugins_and_orphans_refuse,
         sensitive_contents_are_not_shown,
-        force_keeps_what_is_sensitive,
+        force_keeps_what_it_overwrites,
         large_contents_links_and_old_versions,
         versions_are_removed_with_old_records,
     ];
     for kind in &KINDS {
         let name = format!("what a person has edited survives a kill at any system call: {}", kind.name);
-        trials.push(trial_of(&name, disturb::NEEDS, || survives(kind, Disturbance::Kill)));
+        trials.push(trial_of(&name, disturb::NEEDS, || survives(kind, &OVERWRITE, Disturbance::Kill)));
+        let name = format!("what a person has edited survives a kill of a forced run: {}", kind.name);
+        trials.push(trial_of(&name, disturb::NEEDS, || survives(kind, &["apply", "--force"], Disturbance::Kill)));
         let name = format!("what a person has edited survives a full disk: {}", kind.name);
-        trials.push(trial_of(&name, disturb::NEEDS, || survives(kind, Disturbance::Error("ENOSPC"))));
+        trials.push(trial_of(&name, disturb::NEEDS, || survives(kind, &OVERWRITE, Disturbance::Error("ENOSPC"))));
     }
     trials
 }
@@ -299,28 +301,41 @@ fn sensitive_contents_are_not_shown() {
     assert!(!run.success() && run.stderr_lossy().contains("exists"), "{run}");
 }
 
-/// The history of runs has the differences of all others.
-fn force_keeps_what_is_sensitive() {
-    for (index, kind) in KINDS.iter().enumerate().take(3) {
+fn force_keeps_what_it_overwrites() {
+    for kind in &KINDS {
         for is_sensitive in [false, true] {
             let root = kind.root();
             let made = root.read(kind.path);
-            let resource = match index {
-                0 => "[[overlay]]\npath = \"/etc/motd\"\n",
-                _ => kind.resource.1,
-            };
-            root.write("usr/share/holo/files/app.toml", format!("{resource}sensitive = {is_sensitive}\n"));
-            said(&root, &["apply"]);
+            let (path, resource) = kind.resource;
+            if is_sensitive && !["a repository", "a scaffold"].contains(&kind.name) {
+                let resource = if kind.name == "an overlay" { "[[overlay]]\npath = \"/etc/motd\"\n" } else { resource };
+                root.write("usr/share/holo/files/app.toml", format!("{resource}sensitive = true\n"));
+                said(&root, &["apply"]);
+            }
             kind.edit(&root);
-            said(&root, &["apply", "--force"]);
-            assert_eq!(root.read(kind.path), made, "{}", kind.name);
-            if is_sensitive {
+            // More than the differences of a run contain.
+            let more = "#\n".repeat(50_000);
+            fs::write(root.join(kind.path), format!("{}{more}", kind.edited)).unwrap();
+            let edited = root.read(kind.path);
+            let run = said(&root, &["apply", "--force", "--json"]);
+            // An edit leaves the other lines alone.
+            let more = if kind.name == "an edit" { more.as_str() } else { "" };
+            assert_eq!(root.read(kind.path), format!("{made}{more}").as_str(), "{}", kind.name);
+            let kept = || {
                 let file = root.join("saved");
                 said(&root, &["history", "edited", kind.id, "--output", file.to_str().unwrap()]);
-                assert_eq!(root.read("saved"), kind.edited, "{}", kind.name);
-            } else {
-                assert!(listed(&root).is_empty(), "{}", kind.name);
-            }
+                let content = fs::read_to_string(&file).unwrap();
+                fs::remove_file(file).unwrap();
+                content
+            };
+            assert_eq!(kept(), edited, "{}: {run}", kind.name);
+            kind.edit(&root);
+            let folder = root.join("usr/share/holo").join(kind.plugin);
+            fs::remove_file(folder.join("app.toml")).or_else(|_| fs::remove_file(folder.join(path))).unwrap();
+            let _ = fs::remove_file(folder.join(path));
+            let run = said(&root, &["apply", "--force", "--json"]);
+            assert!(!root.exists(kind.path) || root.read(kind.path) != kind.edited, "{}: {run}", kind.name);
+            assert_eq!(kept(), kind.edited, "{}: {run}", kind.name);
         }
     }
 }
@@ -369,18 +384,18 @@ fn versions_are_removed_with_old_records() {
 
 /// Disturbs an apply that overwrites, at every call. What the person has edited is at its path, or is kept; and the next
 /// apply completes the work.
-fn survives(kind: &Kind, what: Disturbance<'_>) {
+fn survives(kind: &Kind, arguments: &[&str], what: Disturbance<'_>) {
     let disturbed = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = kind.root();
         let made = root.read(kind.path);
         kind.edit(&root);
-        let (run, was_disturbed) = disturb::at(&root, &OVERWRITE, call, number, what);
+        let (run, was_disturbed) = disturb::at(&root, arguments, call, number, what);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
         let moment = format!("{} at {call} number {number}", kind.name);
         let is_there = root.exists(kind.path) && root.read(kind.path) == kind.edited;
         let is_kept = || root.holo(&["history", "edited", kind.id]).stdout == kind.edited;
         assert!(is_there || is_kept(), "{moment}: the edited version is lost\n{run}");
-        let run = root.holo(&OVERWRITE);
+        let run = root.holo(arguments);
         assert!(run.success(), "{moment}: {run}");
         assert_eq!(root.read(kind.path), made, "{moment}");
         assert!(is_kept() && listed(&root).len() == 1, "{moment}: {:?}", listed(&root));

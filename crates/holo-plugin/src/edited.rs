@@ -1,5 +1,5 @@
-//! Contents that are kept: edited versions, before `on_edit = "overwrite"` or the removal of an overlay overwrites them, or force if they are
-//! sensitive, because the history has no differences of those; and the originals of entities that are forgotten.
+//! Contents that are kept: edited versions, before force, `on_edit = "overwrite"` or the removal of an overlay overwrites
+//! them; and the originals of entities that are forgotten.
 
 use crate::{Host, Mode, Output};
 use holo_change::PathHandle;
@@ -9,16 +9,11 @@ use holo_protocol::OnEdit;
 use std::path::{Path, PathBuf};
 
 impl Mode<'_> {
-    /// Returns true if what a person has edited is overwritten.
+    /// Returns true if what a person has edited is overwritten. It must be [kept](Host::keep_edited) before: the history of
+    /// the run has no large files, is written at its end, and may be switched off.
     #[must_use]
     pub fn overwrites(&self) -> bool {
-        self.force || self.keeps_edited(false)
-    }
-
-    /// Returns true if what a person has edited is overwritten, and must be [kept](Host::keep_edited) before.
-    #[must_use]
-    pub fn keeps_edited(&self, sensitive: bool) -> bool {
-        if self.force { sensitive } else { self.on_edit == OnEdit::Overwrite }
+        self.force || self.on_edit == OnEdit::Overwrite
     }
 }
 
@@ -40,12 +35,30 @@ impl Host {
         EditedVersions::of(self.locations()).keep(id.as_ref(), path, place, sensitive)
     }
 
-    /// Keeps what people have made of sensitive files, right before their originals are restored by force. `found` are the current
-    /// states of the tracked paths.
+    /// Like [`keep_edited`](Self::keep_edited), for a file or symlink, and tells the user. Nothing else is kept.
+    ///
+    /// # Errors
+    /// If the path cannot be read or kept.
+    pub fn save_edited(
+        &self,
+        id: impl AsRef<[u8]>,
+        (path, place): (&Path, &PathHandle),
+        sensitive: bool,
+        output: &mut Output<'_>,
+    ) -> Result<(), Unmanaged> {
+        if place.is_file_or_symlink()? {
+            self.keep_edited(id, path, place, sensitive)?;
+            output.print(format!(">> {}\n", kept(&self.below_root(path))));
+        }
+        Ok(())
+    }
+
+    /// Keeps what people have made of tracked files, right before their originals are restored by force. `found` are the
+    /// current states of the paths.
     ///
     /// # Errors
     /// If one cannot be read or kept.
-    pub fn keep_edited_secrets<'f>(
+    pub fn save_edited_of<'f>(
         &self,
         id: impl AsRef<[u8]>,
         (tracker, tracks): (&Tracker, &Tracks),
@@ -53,11 +66,9 @@ impl Host {
         output: &mut Output<'_>,
     ) -> Result<(), Unmanaged> {
         for (path, current) in found {
-            let Some(track) = tracks.get(path).filter(|track| track.sensitive) else { continue };
-            let is_edited = track.provisioned.as_ref() != Some(current) && track.base != *current;
-            if is_edited && matches!(current, State::File { .. } | State::Symlink { .. }) {
-                self.keep_edited(&id, path, &tracker.place(path), true)?;
-                output.print(format!(">> {}\n", kept(&self.below_root(path))));
+            let Some(track) = tracks.get(path) else { continue };
+            if track.provisioned.as_ref() != Some(current) && track.base != *current {
+                self.save_edited(&id, (path, &tracker.place(path)), track.sensitive, output)?;
             }
         }
         Ok(())

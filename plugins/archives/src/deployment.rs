@@ -67,7 +67,7 @@ impl Deployment<'_> {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         if state.download == DownloadState::Modified {
-            self.store.keep_replaced([self.path()?.into()], output);
+            self.store.keep_edited(self.id, [self.path()?.into()], output)?;
         }
         let local = self.fetch(&mut state, force, changes, output);
         if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {

@@ -239,9 +239,9 @@ impl Removal<'_> {
         }
     }
 
-    fn keep_if_changed(&self, found: DownloadState, output: &mut Output<'_>) -> Result<(), PathError> {
+    fn keep_if_changed(&self, found: DownloadState, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         if found == DownloadState::Changed {
-            self.store.keep_replaced([self.canonical()?], output);
+            self.store.keep_edited(self.id, [self.canonical()?], output)?;
         }
         Ok(())
     }
@@ -332,7 +332,8 @@ pub(crate) fn remove_tree(
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
     if force {
-        store.keep_losses(&extracted, &BTreeMap::new(), &owners, output);
+        let losses = extracted.losses(&BTreeMap::new(), &owners, store.claims());
+        store.keep_edited(id, losses.map_err(|error| explain(error, directory, output))?, output)?;
     }
     let removed = extracted.remove(force, &owners, Arc::clone(store.claims()), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;

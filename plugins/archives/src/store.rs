@@ -7,7 +7,6 @@ use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claims};
 use holo_change::error::PathError;
-use holo_change::manifest::ManifestEntry;
 use holo_change::tree_store::{Drift, OwnedTree, PathOwners, TreeOwner, TreeStore};
 use holo_download::{ChecksumCache, Validators, sha256};
 use holo_plugin::definitions::Globs;
@@ -40,27 +39,19 @@ pub(crate) const PREFIX: &str = "archive:";
 const CHECKSUMS: &str = "known";
 
 impl Store {
-    /// Keeps files that a user has changed for the record of the run, before they are overwritten.
-    pub(crate) fn keep_replaced(&self, paths: impl IntoIterator<Item = PathBuf>, output: &mut Output<'_>) {
-        for path in paths {
-            self.host.keep_replaced(&path, || Shown::found(&self.trees.root().place(&path)), output);
-        }
-    }
-
-    /// Keeps the files of a tree that a user has changed, and that a change to these entries overwrites, if the run is recorded.
-    /// Errors are ignored, because the change itself encounters and reports them.
-    pub(crate) fn keep_losses(
+    /// Keeps files that a user has changed, before they are overwritten by force.
+    pub(crate) fn keep_edited(
         &self,
-        tree: &OwnedTree,
-        wanted: &BTreeMap<PathBuf, ManifestEntry>,
-        owners: &PathOwners,
+        id: &str,
+        paths: impl IntoIterator<Item = PathBuf>,
         output: &mut Output<'_>,
-    ) {
-        if self.host.keeps_changes()
-            && let Ok(losses) = tree.losses(wanted, owners, self.claims())
-        {
-            self.keep_replaced(losses, output);
+    ) -> Result<(), ArchiveError> {
+        for path in paths {
+            let place = self.trees.root().place(&path);
+            self.host.keep_replaced(&path, || Shown::found(&place), output);
+            self.host.save_edited(id, (&path, &place), false, output)?;
         }
+        Ok(())
     }
 
     /// Opens the stores for an archive.

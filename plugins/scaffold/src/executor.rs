@@ -383,7 +383,7 @@ impl Executor<'_> {
         self.has_begun.set(true);
         if mode.force {
             let records = (&tracker, remembered.base.tracks());
-            self.host.keep_edited_secrets(entity.id(), records, &scrubbing.found, output).map_err(of_change)?;
+            self.host.save_edited_of(entity.id(), records, &scrubbing.found, output).map_err(of_change)?;
         }
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
         let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));

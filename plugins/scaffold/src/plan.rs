@@ -77,6 +77,11 @@ impl Plan {
         self.refused.iter().map(PathBuf::as_path)
     }
 
+    /// Returns true if there is a file or symlink at a path.
+    pub(crate) fn has_content(&self, path: &Path) -> bool {
+        matches!(self.found.get(path), Some(State::File { .. } | State::Symlink { .. }))
+    }
+
     /// Returns the reason why the plan needs force, if it does.
     pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
         let words = |path: &PathBuf| format!("{} has been changed", host.below_root(path).display());

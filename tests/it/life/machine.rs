@@ -8,7 +8,7 @@ use holo_testing::{End, Ends, Run, ScratchRoot};
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::thread;
@@ -162,14 +162,26 @@ impl Machine {
                     })
                 });
             }
-            Step::KillPlugins(call, number) => return self.disturbed(call, number, Disturbance::Kill),
-            Step::FillDisk(call, number) => return self.disturbed(call, number, Disturbance::Error("ENOSPC")),
+            Step::KillPlugins(call, number) => return self.disturbed(&["apply"], call, number, Disturbance::Kill),
+            Step::KillForced(call, number) => {
+                return self.disturbed(&["apply", "--force"], call, number, Disturbance::Kill);
+            }
+            Step::FillDisk(call, number) => {
+                return self.disturbed(&["apply"], call, number, Disturbance::Error("ENOSPC"));
+            }
             Step::KillHolo(call, number) => {
                 let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
                 let (log, holo) = (self.root.join("tmp/strace"), holo_testing::binaries::built("holo"));
                 let (log, holo) = (log.to_str().unwrap().to_owned(), holo.to_str().unwrap());
                 let words = ["-qq", "-o", &log, "-e", &trace, "-e", &inject, holo, "apply"];
-                return self.interrupted(|root| root.run("/usr/bin/strace", &words).to_string());
+                return self.interrupted(|root| {
+                    let said = root.run("/usr/bin/strace", &words).to_string();
+                    // A process holds the lock until the plugins have ended, too.
+                    if let Ok(lock) = File::open(root.join("run/holo.pid")) {
+                        lock.lock().unwrap();
+                    }
+                    said
+                });
             }
         }
         Ok(())
@@ -461,8 +473,8 @@ impl Machine {
         Ok(())
     }
 
-    fn disturbed(&mut self, call: &str, number: usize, what: Disturbance<'_>) -> Verdict {
-        self.interrupted(|root| disturb::at(root, &["apply"], call, number, what).0.to_string())
+    fn disturbed(&mut self, verb: &[&str], call: &str, number: usize, what: Disturbance<'_>) -> Verdict {
+        self.interrupted(|root| disturb::at(root, verb, call, number, what).0.to_string())
     }
 
     /// The records of a run say what it has reported.

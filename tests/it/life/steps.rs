@@ -70,6 +70,8 @@ pub(super) enum Step {
     Together,
     /// The plugins are killed at the system call with this number.
     KillPlugins(&'static str, usize),
+    /// The same in a forced apply.
+    KillForced(&'static str, usize),
     /// The disk is full at the system call with this number.
     FillDisk(&'static str, usize),
     /// The dispatcher is killed.
@@ -124,7 +126,8 @@ impl Step {
             83..=87 => Step::Force,
             88..=90 => Step::Together,
             91..=92 => Step::FillDisk(random.pick::<&str>(&GROWING), 1 + random.below(12)),
-            93..=97 => Step::KillPlugins(random.pick::<&str>(holo_testing::disturb::CALLS), 1 + random.below(12)),
+            93..=95 => Step::KillPlugins(random.pick::<&str>(holo_testing::disturb::CALLS), 1 + random.below(12)),
+            96..=97 => Step::KillForced(random.pick::<&str>(holo_testing::disturb::CALLS), 1 + random.below(12)),
             _ => {
                 Step::KillHolo(random.pick::<&str>(&["write", "fdatasync", "unlink", "pwrite64"]), 1 + random.below(30))
             }

@@ -118,7 +118,10 @@ impl Deployment<'_> {
             pending.into_iter().for_each(|pending| self.note_change(pending));
         }
         if force {
-            self.store.keep_losses(extracted, &staged.entries, &owners, output);
+            let losses = extracted.losses(&staged.entries, &owners, self.store.claims());
+            let losses = losses.map_err(|error| explain(error, directory, output));
+            let kept = losses.and_then(|losses| self.store.keep_edited(self.id, losses, output));
+            kept.map_err(|error| failed(extracted, error))?;
         }
         let version = NewVersion { staged: Some(staged), recipe, claims: Arc::clone(self.store.claims()), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);

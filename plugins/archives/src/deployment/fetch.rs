@@ -161,7 +161,7 @@ impl Deployment<'_> {
         Durability::Each.sync([&complete.path], [])?;
         let taken = self.save_base_of_download(state, force)?;
         if taken.as_ref().is_some_and(|adoption| adoption.loses_changes) {
-            self.store.keep_replaced([self.path()?.into()], output);
+            self.store.keep_edited(self.id, [self.path()?.into()], output)?;
         }
         state.record.incoming = Some(self.download_record(&complete));
         self.save_record(state)?;

@@ -245,6 +245,8 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
         assert_eq!(root.read("opt/app/etc/app.conf"), "one\n");
         settled(&root);
     }
+    let kept = root.holo(&["history", "edited"]).stdout_lossy().into_owned();
+    assert!(kept.lines().filter(|line| line.ends_with("/opt/app/etc/app.conf")).count() == 3, "{kept}");
 }
 
 fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {

@@ -281,6 +281,9 @@ impl Executor<'_> {
         let mut remembered = Remembered::new(&entity.report(), subject.remembered.base);
         if !leftovers.is_empty() {
             let paths: Vec<PathBuf> = leftovers.keys().cloned().collect();
+            let records = (tracker, &remembered.base);
+            let saved = inspection.host.save_edited_of(entity.id(), records, &leftovers, &mut answers.output(index));
+            saved.map_err(of_change)?;
             tracker.put_back(&mut remembered, &paths, &leftovers).map_err(of_change)?;
         }
         let takes_over = subject.takes_over;
@@ -300,13 +303,17 @@ impl Executor<'_> {
             inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
         let mut messages = Vec::new();
-        if decision == Decision::NeedsForce && mode.keeps_edited(sensitive) && (is_file || !mode.force) {
-            let place = tracker.place(&subject.path);
-            let kept = inspection.host.keep_edited(entity.id(), &subject.path, &place, sensitive);
-            if kept.map_err(of_change)? != current {
+        let overwrites = decision == Decision::NeedsForce && mode.overwrites();
+        for (path, _) in wanted.states.iter().filter(|_| overwrites) {
+            let place = tracker.place(path);
+            if mode.force && !place.is_file_or_symlink()? {
+                continue;
+            }
+            let kept = inspection.host.keep_edited(entity.id(), path, &place, sensitive).map_err(of_change)?;
+            if *path == subject.path && kept != current {
                 return Err(DeclaredError::Meanwhile);
             }
-            messages.push(edited::kept(&inspection.host.below_root(&entity.path)));
+            messages.push(edited::kept(&inspection.host.below_root(path)));
         }
         let mut found = (!mode.force).then(|| current.clone());
         // A symlink or file cannot become a directory in one step.
@@ -342,7 +349,7 @@ impl Executor<'_> {
         }
         if mode.force {
             let records = (&self.inspection.tracker, &remembered.base);
-            self.inspection.host.keep_edited_secrets(entity.id(), records, &found, output).map_err(of_change)?;
+            self.inspection.host.save_edited_of(entity.id(), records, &found, output).map_err(of_change)?;
         }
         for (path, current) in &found {
             let track = remembered.base.get(path).filter(|track| track.base != *current && !track.sensitive);

@@ -63,7 +63,7 @@ pub(super) struct Scrubbing {
 /// Returns true if the edited version of a path is kept and overwritten. A directory that is removed with its contents may
 /// contain any number of edited files.
 pub(super) fn can_be_kept(wanted: &Wanted, mode: Mode<'_>) -> bool {
-    mode.keeps_edited(false) && wanted.states.len() == 1
+    mode.overwrites() && wanted.states.len() == 1
 }
 
 impl<'a> Inspection<'a> {

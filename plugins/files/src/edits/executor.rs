@@ -85,7 +85,7 @@ struct Wanted<'e> {
 
 /// Returns true if manual changes of the lines of an edit are overwritten, and the file is kept before.
 fn may_overwrite(task: Task, job: Job<'_, EditEntity>) -> bool {
-    task == Task::Apply && overwrites(job.entity, job.mode)
+    if task == Task::Apply { overwrites(job.entity, job.mode) } else { job.mode.force }
 }
 
 impl<'a> Executor<'a> {
@@ -199,7 +199,7 @@ impl<'a> Executor<'a> {
                 Task::Leave => Ok(Some(outcome::take_back(&mut draft, &entity.id))),
             };
             let end = match outcome {
-                Ok(Some(outcome)) if outcome.needs_force && !job.mode.force && !may_overwrite(task, job) => {
+                Ok(Some(outcome)) if outcome.needs_force && !may_overwrite(task, job) => {
                     draft.roll_back();
                     Err(FileError::Changed)
                 }

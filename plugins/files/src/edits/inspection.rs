@@ -346,7 +346,7 @@ pub(super) fn new_mode(is_sensitive: bool, inherited: Option<Inherited>) -> u32 
 /// Returns true if an apply overwrites manual changes of the edit's lines, and keeps the edited file. What an orphan leaves
 /// is refused without force.
 pub(super) fn overwrites(entity: &EditEntity, mode: Mode<'_>) -> bool {
-    mode.keeps_edited(entity.sensitive) && (entity.definition.is_some() || mode.force)
+    mode.overwrites() && (entity.definition.is_some() || mode.force)
 }
 
 /// Passes the file of an edit to a function. The file is not read again if it was the last one, and has not changed.

@@ -153,13 +153,12 @@ fn try_prepare(
     let is_recorded = equals(provisioned.as_ref(), &desired)?;
     let is_desired = equals(current.as_ref(), &desired)?;
     if let Some(current) = &current
-        && (!mode.force || entity.is_sensitive())
         && !is_desired
         && !is_adopted
         && !is_ours(current, provisioned.as_ref(), &base)?
         && !desired::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
     {
-        if !mode.keeps_edited(entity.is_sensitive()) {
+        if !mode.overwrites() {
             return Ok(Applied::NeedsForce(ForceTo::Overwrite));
         }
         // If the target is saved again from now on, it differs from the stamp, and is not replaced.

@@ -193,8 +193,7 @@ fn apply_files<'a>(
         return Ok(Files::Ended(deferred));
     }
     answers.begin(index);
-    let is_kept = |file: &&PlannedFile| file.is_edited && job.mode.keeps_edited(is_secret(file, &plan.remembered.base));
-    let kept = plan.files.iter().filter(is_kept);
+    let kept = plan.files.iter().filter(|file| file.is_edited && job.mode.overwrites());
     let kept: Vec<String> = kept.map(|file| edited::kept(&inspection.host.below_root(&file.path))).collect();
     let changes = plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path)));
     let said: Vec<String> = kept.into_iter().chain(changes).collect();
@@ -224,6 +223,10 @@ fn carry_out(
     let had = tracks.map(|(path, _)| path).collect();
     let mut before = Before { had, ..Before::default() };
     remembered.base.is_index_due = is_due;
+    if mode.force {
+        let records = (tracker, &remembered.base.tracks);
+        inspection.host.save_edited_of(&entity.id, records, &leftovers, output)?;
+    }
     if entity.definition.is_none() {
         tracker.scrub(&mut remembered, &if mode.force { Found::new() } else { leftovers })?;
         return Ok((remembered, before));
@@ -240,7 +243,7 @@ fn carry_out(
     let mut changes = Vec::new();
     for file in files {
         let sensitive = is_secret(&file, &remembered.base);
-        if file.is_edited && mode.keeps_edited(sensitive) {
+        if file.is_edited && mode.overwrites() {
             let place = tracker.place(&file.path);
             if inspection.host.keep_edited(&entity.id, &file.path, &place, sensitive)? != file.current {
                 return Err(RepositoryError::Meanwhile);

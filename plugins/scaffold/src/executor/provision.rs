@@ -36,7 +36,7 @@ impl Executor<'_> {
         let changed = changed.filter(|(path, _)| may_be_kept(path));
         crate::preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
         let mut changes = Vec::new();
-        for path in plan.edited().filter(|path| mode.keeps_edited(!may_be_kept(path))) {
+        for path in plan.edited().filter(|path| !mode.force || plan.has_content(path)) {
             let place = self.tracker.place(path);
             let kept = self.host.keep_edited(work.entity.id(), path, &place, !may_be_kept(path));
             if Some(&kept.map_err(of_change)?) != plan.found.get(path) {
