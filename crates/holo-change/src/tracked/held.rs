@@ -363,7 +363,7 @@ fn to_state(entry: &ManifestEntry) -> Option<State> {
 
 /// Returns the state of a file with this content and an unknown mode.
 fn file_with(content: Digest) -> State {
-    State::File { content, attributes: Attributes { mode: 0o600, uid: our_uid(), gid: our_gid() } }
+    State::File { content, attributes: Attributes::of_new(0o600) }
 }
 
 impl Tracks {

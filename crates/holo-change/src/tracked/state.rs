@@ -59,6 +59,14 @@ pub struct Attributes {
     pub gid: u32,
 }
 
+impl Attributes {
+    /// Returns those of a new file, which belongs to the user who runs holo.
+    #[must_use]
+    pub fn of_new(mode: u32) -> Attributes {
+        Attributes { mode, uid: our_uid(), gid: our_gid() }
+    }
+}
+
 thread_local! {
     /// The user and group of this thread, which are set before it does any work. Cached because each record needs them
     /// several times.

@@ -143,15 +143,11 @@ pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, curr
 
 /// Returns the declared attributes, and for the rest the current ones. New files belong to the user who runs holo.
 fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, DeclaredError> {
-    let ours = Attributes {
-        mode: match definition.ensure {
-            Ensure::Directory => 0o755,
-            _ if definition.sensitive => 0o600,
-            _ => 0o644,
-        },
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-    };
+    let ours = Attributes::of_new(match definition.ensure {
+        Ensure::Directory => 0o755,
+        _ if definition.sensitive => 0o600,
+        _ => 0o644,
+    });
     let is_same_kind = matches!(
         (definition.ensure, current),
         (Ensure::Present, State::File { .. }) | (Ensure::Directory, State::Directory { .. })
