@@ -10,7 +10,9 @@ use holo_change::{Kind, in_shares};
 use holo_plugin::Host;
 use holo_plugin::definitions::values;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::iter::once;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const FILE_MODE: u32 = 0o644;
@@ -403,7 +405,7 @@ pub(crate) fn purge(
                     }
                     open.push(path);
                 }
-                Kind::File | Kind::Symlink if !is_known && !is_temporary(circumstances, wanted, &path) => {
+                Kind::File | Kind::Symlink if !is_known && !is_temporary(circumstances, wanted, &path)? => {
                     changes.insert(path.clone(), Change::Remove);
                     purged.push(path);
                 }
@@ -423,11 +425,13 @@ pub(crate) fn purge(
     Ok(purged)
 }
 
-/// Returns true if this is a temporary file of a killed apply.
-fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, path: &Path) -> bool {
+/// Returns true if this is a temporary file of a killed apply, which the next apply of its entity removes.
+fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, path: &Path) -> Result<bool> {
     let bytes = path.as_os_str().as_encoded_bytes();
-    let of = bytes.strip_suffix(b".holonew").and_then(|of| std::str::from_utf8(of).ok());
-    circumstances.record.tracks().is_temporary(path) || of.is_some_and(|of| wanted.contains(Path::new(of)))
+    let of = bytes.strip_suffix(b".holonew").map(|of| Path::new(OsStr::from_bytes(of)));
+    Ok(circumstances.record.tracks().is_temporary(path)
+        || of.is_some_and(|of| wanted.contains(of) || circumstances.is_others(of))
+        || of.map_or(Ok(false), |of| circumstances.has_layers(of))?)
 }
 
 /// Returns true if all entries of a directory are removed.

@@ -2,8 +2,8 @@
 
 use super::steps::Bundle::{self, Archive, Purging, Recursive, Scaffold};
 use super::steps::Step::{
-    self, Abandon, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillHolo, KillPlugins, Link, Package,
-    RollBack, Together, Write,
+    self, Abandon, Adopt, Append, Apply, Define, Delete, Fill, FillDisk, Force, KillForced, KillHolo, KillPlugins,
+    Link, Package, RollBack, Together, Write,
 };
 use super::steps::Wish::{
     Absent, Access, Directory, Edits, File, InPlace, Nothing, Overlay, OverlayLink, Script, Symlink, Template,
@@ -842,6 +842,15 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Abandon,
             KillPlugins("fdatasync", 12),
             RollBack(2),
+        ],
+    ),
+    (
+        "an overlay is killed in a scaffold that purges",
+        &[
+            Fill("etc/app", Purging(&["y", "sub/z"], 0)),
+            Define("etc/app/x", Overlay("other\n[life]\nkey = 3\n")),
+            KillForced("fsync", 6),
+            Apply,
         ],
     ),
 ];
