@@ -38,7 +38,7 @@ mod tracks;
 
 use crate::base_store::BaseStore;
 use crate::canonical::CanonicalPaths;
-use crate::claims::{self, Recursive};
+use crate::claims::{self, Leaving, Recursive};
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
@@ -147,6 +147,16 @@ impl Tracker {
     #[must_use]
     pub fn foreseeing(self, is_scrubbed: bool) -> Tracker {
         Tracker { overlays: self.overlays.foreseen(&self.locations, is_scrubbed), ..self }
+    }
+
+    /// Makes a tracker for a check of an entity that removes these overlays before. Each comes with the file that its path
+    /// gets, unless that is the base.
+    ///
+    /// # Errors
+    /// If the root cannot be opened.
+    pub fn without_overlays(self, leaving: Leaving) -> Result<Tracker> {
+        let root = Tree::open(self.locations.root())?;
+        Ok(Tracker { overlays: self.overlays.without(leaving, root), ..self })
     }
 
     /// Returns the records of a plugin's entities.

@@ -853,4 +853,25 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "an overlay goes with a new version of a package's file, for a declaration that is equal to it",
+        &[
+            Define("etc/app/x", Overlay("ours\n")),
+            KillHolo("fdatasync", 1),
+            Define("etc/app/x", InPlace("ours\n")),
+            Package("etc/app/x", ".dpkg-old", 16),
+            Apply,
+        ],
+    ),
+    (
+        "an overlay goes with a new version of a package's file in an archive",
+        &[
+            Define("etc/app/y", Template),
+            Fill("etc/app", Archive(&["y", "sub/z"], 0)),
+            Package("etc/app/y", ".dpkg-dist", 10),
+            Force,
+            Define("etc/app/y", Nothing),
+            Apply,
+        ],
+    ),
 ];

@@ -51,9 +51,13 @@ impl HeldPaths {
 /// # Errors
 /// If records cannot be read.
 pub fn is_made_by_others(path: &Path, locations: &Locations) -> Result<bool> {
-    let own = PluginStore::own(locations)?;
-    let held = Held::of_others(locations, &own, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
-    let maker = held.find_of_others(path, &own.plugin);
+    is_made_besides(&PluginStore::own(locations)?, path, locations)
+}
+
+/// Like [`is_made_by_others`], from the view of the plugin with this store.
+pub(super) fn is_made_besides(store: &PluginStore, path: &Path, locations: &Locations) -> Result<bool> {
+    let held = Held::of_others(locations, store, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
+    let maker = held.find_of_others(path, &store.plugin);
     Ok(maker.is_some_and(|maker| maker.claim(path, &Claims::read(locations)).is_some()))
 }
 

@@ -1,13 +1,14 @@
 //! The plugins' records of paths, in the state database, and the files that belong to them, in state directories.
 
 use super::contents::{Contents, Digest};
+use super::held::is_made_besides;
 use super::state::Unmanaged;
 use super::tracks::Tracks;
 use super::{CONTENTS, UNTIDY};
 use crate::base_store::{BaseStore, RecordChange, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
-use crate::claims::{self, OverlayChanges};
+use crate::claims::{self, Leaving, OverlayChanges};
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
@@ -68,6 +69,15 @@ impl Overlays {
     /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
     pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
         let mut changes = OverlayChanges::read(locations);
+        let files = PluginStore::own(locations).ok().and_then(|own| own.store(OVERLAYS));
+        for (path, file) in changes.leaving.iter_mut().filter(|(_, file)| file.is_some()) {
+            // The other plugins had not claimed their paths yet when this was published.
+            let is_made =
+                || files.as_ref().is_some_and(|files| is_made_besides(files, path, locations).unwrap_or(false));
+            if locations.root().join(without_root(path)).symlink_metadata().is_ok() && is_made() {
+                *file = None;
+            }
+        }
         if !is_scrubbed {
             changes.coming.clear();
         } else if !changes.coming.is_empty() {
@@ -76,6 +86,12 @@ impl Overlays {
         }
         let changes = |root| (Arc::new(changes), root);
         Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
+    }
+
+    /// Returns the overlays as they will be when some have been removed.
+    pub(super) fn without(self, leaving: Leaving, root: Arc<Tree>) -> Overlays {
+        let changes = OverlayChanges { coming: BTreeSet::new(), leaving, gone: BTreeSet::new() };
+        Overlays { changes: Some((Arc::new(changes), root)), ..self }
     }
 
     /// Returns the base of the overlay on a path, which is the file that other plugins provide. In a check, it is the file that

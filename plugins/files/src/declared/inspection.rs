@@ -3,7 +3,7 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
-use crate::edits;
+use crate::{edits, overlay};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim, Claims, Layers};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks, Unmanaged};
@@ -12,6 +12,7 @@ use holo_plugin::{
     Entity, FilePair, ForceTo, Host, Mode, Output, Preview, Shown, Validation, ValidationError, Verdict, edited,
 };
 use std::fs::Permissions;
+use std::iter;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -68,14 +69,11 @@ pub(super) fn can_be_kept(wanted: &Wanted, mode: Mode<'_>) -> bool {
 
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, DeclaredError> {
-        let tracker = Tracker::open(host.locations())?;
-        Ok(Inspection {
-            host,
-            bases: tracker.bases().clone(),
-            tracker,
-            claims: OnceLock::new(),
-            layers: OnceLock::new(),
-        })
+        Ok(Inspection::with(Tracker::open(host.locations())?, host))
+    }
+
+    fn with(tracker: Tracker, host: &'a Host) -> Inspection<'a> {
+        Inspection { host, bases: tracker.bases().clone(), tracker, claims: OnceLock::new(), layers: OnceLock::new() }
     }
 
     /// Returns the claims of all entities of the run.
@@ -173,9 +171,18 @@ impl<'a> Inspection<'a> {
         output: &mut Output<'_>,
     ) -> Result<(Verdict, bool), DeclaredError> {
         let Some(definition) = &entity.definition else { return Ok((self.check_scrubbing(entity)?, true)) };
-        let subject = self.subject(entity, self.recall(entity)?)?;
+        // Its overlay leaves what the package manager has provided, which may be a new version.
+        let foreseeing = match &entity.overlay {
+            Some(overlay) => {
+                let leaving = overlay::scrub::all_restored(iter::once(&**overlay), self.host)?;
+                Some(Inspection::with(Tracker::open(self.host.locations())?.without_overlays(leaving)?, self.host))
+            }
+            None => None,
+        };
+        let inspection = foreseeing.as_ref().unwrap_or(self);
+        let subject = inspection.subject(entity, inspection.recall(entity)?)?;
         let is_known = subject.is_known() && subject.takes_over.is_empty();
-        Ok((self.check_declared(entity, definition, subject, mode, output)?, is_known))
+        Ok((inspection.check_declared(entity, definition, subject, mode, output)?, is_known))
     }
 
     fn check_declared(
