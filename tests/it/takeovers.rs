@@ -95,6 +95,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     let kills = CASES.iter().map(trial).chain(CASES.iter().map(alone));
     let mut trials: Vec<Trial> = kills.chain(INVALID.into_iter().map(invalid)).collect();
     trials.push(trial_of("what was purged may be declared later", &[], declared_after_purge));
+    for (name, make, give_up) in GIVEN_UP {
+        let name = format!("an overlay on what {name} has given up becomes a declaration");
+        trials.push(trial_of(&name, &[], move || declared_after_giving_up(make, give_up)));
+    }
     trials
 }
 
@@ -129,6 +133,44 @@ fn declared_after_purge() {
     applied(&root);
     assert_eq!((root.read("etc/app/found"), root.read("etc/app/made/x")), ("theirs\n".into(), "purged\n".into()));
     assert!(!root.exists("etc/app/made/y"));
+}
+
+/// Trees that give up `made/x`, which did not exist before.
+const GIVEN_UP: [(&str, Define, Define); 2] = [
+    (
+        "a scaffold",
+        |root| scaffold(root, "rendered\n"),
+        |root| fs::remove_file(root.join(SOURCE).join("made/x")).unwrap(),
+    ),
+    ("an archive", extract, |root| extract_files(root, &["found"])),
+];
+
+fn declared_after_giving_up(make: Define, give_up: Define) {
+    let root = ScratchRoot::in_memory().file("etc/os-release", "ID=unittest\n").file("etc/app/found", "theirs\n");
+    let root = PLUGINS.iter().fold(root, |root, plugin| root.plugin(plugin));
+    make(&root);
+    root.write(format!("{OVERLAYS}/etc/app/made/x"), "laid over\n");
+    applied(&root);
+    give_up(&root);
+    applied(&root);
+    assert_eq!(root.read("etc/app/made/x"), "laid over\n");
+    root.write("etc/app/made/x", "a person's\n");
+    fs::remove_dir_all(root.join(OVERLAYS)).unwrap();
+    root.write(DECLARED, "[[file]]\npath = \"/etc/app/made/x\"\ncontent = \"declared\\n\"\n");
+    // The tree cannot remove the file while there is an overlay on it.
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("one of both has to go"), "{run}");
+    applied(&root);
+    assert_eq!(root.read("etc/app/made/x"), "declared\n");
+    assert_eq!(root.holo(&["history", "edited", "file:/etc/app/made/x"]).stdout, "a person's\n");
+    let check = root.holo(&["check"]);
+    assert!(check.success() && check.stdout.is_empty(), "{check}");
+    for path in [DECLARED, SCAFFOLD, ARCHIVE] {
+        let _ = fs::remove_file(root.join(path));
+    }
+    applied(&root);
+    assert!(!root.exists("etc/app/made"));
+    assert_eq!(root.read("etc/app/found"), "theirs\n");
 }
 
 type Define = fn(&ScratchRoot);
@@ -284,8 +326,12 @@ fn scaffold(root: &ScratchRoot, content: &str) {
 }
 
 fn extract(root: &ScratchRoot) {
+    extract_files(root, &["found", "made/x"]);
+}
+
+fn extract_files(root: &ScratchRoot, names: &[&str]) {
     let mut archive = tar::Builder::new(Vec::new());
-    for name in ["found", "made/x"] {
+    for name in names {
         let content = b"extracted\n";
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);

@@ -64,13 +64,24 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
             continue;
         };
         answers.begin(index);
+        let inspection = Inspection::open(host);
+        let check = |inspection: &Inspection<'_>| inspection.check(job.entity, job.mode, &mut answers.output(index));
         // An overlay whose file cannot be declared then keeps what a person has changed.
-        let hindered = match Inspection::open(host)
-            .and_then(|inspection| inspection.check(job.entity, job.mode, &mut answers.output(index)))
-        {
+        let hindered = match inspection.as_ref().map_err(Clone::clone).and_then(check) {
             Ok((Verdict::NeedsForce(to), _)) if !job.mode.force => Some(Applied::NeedsForce(to)),
             Err(DeclaredError::NeedsForce(_)) if job.mode.force => None,
-            Err(error) => Some(error.tell(&mut answers.output(index)).with_nothing_changed()),
+            Err(error) => {
+                let applied = error.tell(&mut answers.output(index));
+                let rival = inspection.and_then(|inspection| Ok(inspection.rival(job.entity)?.is_some()));
+                Some(match rival {
+                    // Whoever has made the path may want to remove it, which takes until there is no overlay on it.
+                    Ok(true) => {
+                        overlay.apply(host, job.mode, &mut answers.output(index));
+                        applied
+                    }
+                    _ => applied.with_nothing_changed(),
+                })
+            }
             Ok(_) => None,
         };
         if let Some(hindered) = hindered {

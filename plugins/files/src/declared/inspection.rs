@@ -106,7 +106,7 @@ impl<'a> Inspection<'a> {
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
         if !takes_over.is_empty()
-            && let Some(other) = self.tracker.rival(&path, &entity.id(), self.claims())?
+            && let Some(other) = self.rival(entity)?
         {
             return Err(DeclaredError::Never(format!(
                 "{} is made by {} and by {}; one of both has to go",
@@ -116,6 +116,12 @@ impl<'a> Inspection<'a> {
             )));
         }
         Ok(Subject { path, remembered, takes_over })
+    }
+
+    /// Returns the claim of another entity that has made the path.
+    pub(super) fn rival(&self, entity: &DeclaredFile) -> Result<Option<&Claim>, DeclaredError> {
+        let path = self.tracker.canonical(&entity.path)?;
+        Ok(self.tracker.rival(&path, &entity.id(), self.claims())?)
     }
 
     /// Decides whether the path has to be changed.
