@@ -149,8 +149,8 @@ impl Tracker {
         Tracker { overlays: self.overlays.foreseen(&self.locations, is_scrubbed), ..self }
     }
 
-    /// Makes a tracker for a check of an entity that removes these overlays before. Each comes with the file that its path
-    /// gets, unless that is the base.
+    /// Makes a tracker for a check of an entity that removes these overlays first. Each has the file that replaces it, or
+    /// `None` if that is the base.
     ///
     /// # Errors
     /// If the root cannot be opened.

@@ -9,8 +9,8 @@ use holo_protocol::OnEdit;
 use std::path::{Path, PathBuf};
 
 impl Mode<'_> {
-    /// Returns true if what a person has edited is overwritten. It must be [kept](Host::keep_edited) before: the history of
-    /// the run has no large files, is written at its end, and may be switched off.
+    /// Returns true if an edited version may be overwritten. It must be [kept](Host::keep_edited) first: the history of a run
+    /// contains no large files, is written at the end of the run, and can be disabled.
     #[must_use]
     pub fn overwrites(&self) -> bool {
         self.force || self.on_edit == OnEdit::Overwrite
@@ -35,7 +35,7 @@ impl Host {
         EditedVersions::of(self.locations()).keep(id.as_ref(), path, place, sensitive)
     }
 
-    /// Like [`keep_edited`](Self::keep_edited), for a file or symlink, and tells the user. Nothing else is kept.
+    /// Like [`keep_edited`](Self::keep_edited), and tells the user. Directories and special files are not kept.
     ///
     /// # Errors
     /// If the path cannot be read or kept.

@@ -456,8 +456,8 @@ impl PluginStore {
     }
 }
 
-/// Completes the work of a killed run for plugins that have no entities any more. They are not asked to do anything, so
-/// that they cannot do it themselves. The run may have been killed before the first record of an entity.
+/// Completes the work of a killed run for plugins that have no entities any more. They cannot do it themselves, because
+/// they are not asked for anything. The run may have been killed before it stored the first record of an entity.
 ///
 /// # Errors
 /// If the records cannot be read, or data cannot be removed.

@@ -74,7 +74,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
                 let applied = error.tell(&mut answers.output(index));
                 let rival = inspection.and_then(|inspection| Ok(inspection.rival(job.entity)?.is_some()));
                 Some(match rival {
-                    // Whoever has made the path may want to remove it, which takes until there is no overlay on it.
+                    // The entity that made the file may no longer want it, but can only remove it without the overlay.
                     Ok(true) => {
                         overlay.apply(host, job.mode, &mut answers.output(index));
                         applied

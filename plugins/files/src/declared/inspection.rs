@@ -177,7 +177,7 @@ impl<'a> Inspection<'a> {
         output: &mut Output<'_>,
     ) -> Result<(Verdict, bool), DeclaredError> {
         let Some(definition) = &entity.definition else { return Ok((self.check_scrubbing(entity)?, true)) };
-        // Its overlay leaves what the package manager has provided, which may be a new version.
+        // Removing its overlay may bring a new version from the package manager into place.
         let foreseeing = match &entity.overlay {
             Some(overlay) => {
                 let leaving = overlay::scrub::all_restored(iter::once(&**overlay), self.host)?;
