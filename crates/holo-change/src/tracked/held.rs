@@ -9,16 +9,16 @@ mod tests;
 use super::Tracker;
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
-use super::stores::{self, PathRecord, PluginStore, TreeRecord};
+use super::stores::{self, OVERLAYS, Overlays, PathRecord, PluginStore, TreeRecord};
 use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::{RecordChange, Remembered};
 use crate::canonical::CanonicalPaths;
-use crate::claims::{self, Claim, Claims};
+use crate::claims::{self, Claim, Claims, OverlayChanges};
 use crate::error::Result;
 use crate::locations::Locations;
 use crate::manifest::{EntryKind, Manifest, ManifestEntry, ManifestRecord};
 use crate::path_handle::{ExtendedAttributes, PathHandle, Tree};
-use crate::paths::path_bytes;
+use crate::paths::{path_bytes, without_root};
 use holo_protocol::Text;
 use holo_state::Durability;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,10 +55,34 @@ pub fn is_made_by_others(path: &Path, locations: &Locations) -> Result<bool> {
 }
 
 /// Like [`is_made_by_others`], from the view of the plugin with this store.
-pub(super) fn is_made_besides(store: &PluginStore, path: &Path, locations: &Locations) -> Result<bool> {
+fn is_made_besides(store: &PluginStore, path: &Path, locations: &Locations) -> Result<bool> {
     let held = Held::of_others(locations, store, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
     let maker = held.find_of_others(path, &store.plugin);
     Ok(maker.is_some_and(|maker| maker.claim(path, &Claims::read(locations)).is_some()))
+}
+
+impl Overlays {
+    /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
+    pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
+        let mut changes = OverlayChanges::read(locations);
+        let files = PluginStore::own(locations).ok().and_then(|own| own.store(OVERLAYS));
+        for (path, file) in changes.leaving.iter_mut().filter(|(_, file)| file.is_some()) {
+            // The other plugins had not claimed their paths yet when this was published.
+            let is_made =
+                || files.as_ref().is_some_and(|files| is_made_besides(files, path, locations).unwrap_or(false));
+            if locations.root().join(without_root(path)).symlink_metadata().is_ok() && is_made() {
+                *file = None;
+            }
+        }
+        if !is_scrubbed {
+            changes.coming.clear();
+        } else if !changes.coming.is_empty() {
+            let later = claims::recursive(locations);
+            changes.coming.retain(|path| !path.ancestors().any(|above| later.contains_key(above)));
+        }
+        let changes = |root| (Arc::new(changes), root);
+        Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
+    }
 }
 
 /// The paths that entities hold.

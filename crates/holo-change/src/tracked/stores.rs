@@ -1,14 +1,13 @@
 //! The plugins' records of paths, in the state database, and the files that belong to them, in state directories.
 
 use super::contents::{Contents, Digest};
-use super::held::is_made_besides;
 use super::state::Unmanaged;
 use super::tracks::Tracks;
 use super::{CONTENTS, UNTIDY};
 use crate::base_store::{BaseStore, RecordChange, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
-use crate::claims::{self, Leaving, OverlayChanges};
+use crate::claims::{Leaving, OverlayChanges};
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
@@ -31,7 +30,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The plugin that manages overlays, whose bases have the layout of version 3.
-const OVERLAYS: &str = "files";
+pub(super) const OVERLAYS: &str = "files";
 /// The directory in its state directory for declared files, and the kind of their records.
 const DECLARED_FOLDER: &str = ".declared";
 const DECLARED_KIND: &str = "declared";
@@ -44,9 +43,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The overlays: files of the files plugin on paths that other plugins provide.
 #[derive(Clone, Debug)]
 pub struct Overlays {
-    state: Option<Arc<Tree>>,
+    pub(super) state: Option<Arc<Tree>>,
     /// For a check, the changes of the same run, and the root of the paths.
-    changes: Option<(Arc<OverlayChanges>, Arc<Tree>)>,
+    pub(super) changes: Option<(Arc<OverlayChanges>, Arc<Tree>)>,
 }
 
 impl Overlays {
@@ -64,28 +63,6 @@ impl Overlays {
         let state = self.state.as_ref().map(|tree| tree.reopen()).transpose()?;
         let reopen = |(changes, root): &(Arc<OverlayChanges>, Arc<Tree>)| Ok((Arc::clone(changes), root.reopen()?));
         Ok(Overlays { state, changes: self.changes.as_ref().map(reopen).transpose()? })
-    }
-
-    /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
-    pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
-        let mut changes = OverlayChanges::read(locations);
-        let files = PluginStore::own(locations).ok().and_then(|own| own.store(OVERLAYS));
-        for (path, file) in changes.leaving.iter_mut().filter(|(_, file)| file.is_some()) {
-            // The other plugins had not claimed their paths yet when this was published.
-            let is_made =
-                || files.as_ref().is_some_and(|files| is_made_besides(files, path, locations).unwrap_or(false));
-            if locations.root().join(without_root(path)).symlink_metadata().is_ok() && is_made() {
-                *file = None;
-            }
-        }
-        if !is_scrubbed {
-            changes.coming.clear();
-        } else if !changes.coming.is_empty() {
-            let later = claims::recursive(locations);
-            changes.coming.retain(|path| !path.ancestors().any(|above| later.contains_key(above)));
-        }
-        let changes = |root| (Arc::new(changes), root);
-        Overlays { changes: Tree::open(locations.root()).ok().map(changes), ..self }
     }
 
     /// Returns the overlays as they will be when some have been removed.
