@@ -9,7 +9,7 @@ mod tests;
 use super::Tracker;
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
-use super::stores::{self, OVERLAYS, Overlays, PathRecord, PluginStore, TreeRecord};
+use super::stores::{self, Overlays, PathRecord, PluginStore, TreeRecord};
 use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::{RecordChange, Remembered};
 use crate::canonical::CanonicalPaths;
@@ -51,28 +51,42 @@ impl HeldPaths {
 /// # Errors
 /// If records cannot be read.
 pub fn is_made_by_others(path: &Path, locations: &Locations) -> Result<bool> {
-    is_made_besides(&PluginStore::own(locations)?, path, locations)
+    Ok(Makers::besides(&PluginStore::own(locations)?, locations)?.make(path))
 }
 
-/// Like [`is_made_by_others`], from the view of the plugin with this store.
-fn is_made_besides(store: &PluginStore, path: &Path, locations: &Locations) -> Result<bool> {
-    let held = Held::of_others(locations, store, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
-    let maker = held.find_of_others(path, &store.plugin);
-    Ok(maker.is_some_and(|maker| maker.claim(path, &Claims::read(locations)).is_some()))
+/// The defined entities of all plugins but one, as far as their records show what they make.
+struct Makers {
+    held: Held,
+    claims: Claims,
+    /// The plugin that is left out.
+    besides: String,
+}
+
+impl Makers {
+    fn besides(store: &PluginStore, locations: &Locations) -> Result<Makers> {
+        let held = Held::of_others(locations, store, &CanonicalPaths::new(&Tree::open(locations.root())?))?;
+        Ok(Makers { held, claims: Claims::read(locations), besides: store.plugin.clone() })
+    }
+
+    /// Returns true if one of them makes the file at a canonical path.
+    fn make(&self, path: &Path) -> bool {
+        let maker = self.held.find_of_others(path, &self.besides);
+        maker.is_some_and(|maker| maker.claim(path, &self.claims).is_some())
+    }
 }
 
 impl Overlays {
     /// Returns the overlays as they will be when an entity is applied or scrubbed: new ones are laid on what is applied.
     pub(crate) fn foreseen(self, locations: &Locations, is_scrubbed: bool) -> Overlays {
         let mut changes = OverlayChanges::read(locations);
-        let files = PluginStore::own(locations).ok().and_then(|own| own.store(OVERLAYS));
-        for (path, file) in changes.leaving.iter_mut().filter(|(_, file)| file.is_some()) {
-            // The other plugins had not claimed their paths yet when this was published.
-            let is_made =
-                || files.as_ref().is_some_and(|files| is_made_besides(files, path, locations).unwrap_or(false));
-            if locations.root().join(without_root(path)).symlink_metadata().is_ok() && is_made() {
-                *file = None;
-            }
+        let is_there = |path: &Path| locations.root().join(without_root(path)).symlink_metadata().is_ok();
+        let mut replaced =
+            changes.leaving.iter_mut().filter(|(path, file)| file.is_some() && is_there(path)).peekable();
+        if replaced.peek().is_some()
+            && let Ok(makers) = PluginStore::of_overlays(locations).and_then(|files| Makers::besides(&files, locations))
+        {
+            // Other plugins had not claimed their paths yet when this was published.
+            replaced.filter(|(path, _)| makers.make(path)).for_each(|(_, file)| *file = None);
         }
         if !is_scrubbed {
             changes.coming.clear();

@@ -30,7 +30,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The plugin that manages overlays, whose bases have the layout of version 3.
-pub(super) const OVERLAYS: &str = "files";
+const OVERLAYS: &str = "files";
 /// The directory in its state directory for declared files, and the kind of their records.
 const DECLARED_FOLDER: &str = ".declared";
 const DECLARED_KIND: &str = "declared";
@@ -181,6 +181,11 @@ pub(crate) struct PluginStore {
 impl PluginStore {
     pub(crate) fn own(locations: &Locations) -> Result<PluginStore> {
         PluginStore::open(&Arc::new(locations.clone()), &locations.plugin())
+    }
+
+    /// Returns the store of the plugin that manages overlays.
+    pub(super) fn of_overlays(locations: &Locations) -> Result<PluginStore> {
+        PluginStore::open(&Arc::new(locations.clone()), OVERLAYS)
     }
 
     fn open(locations: &Arc<Locations>, plugin: &str) -> Result<PluginStore> {
@@ -440,8 +445,8 @@ impl PluginStore {
 /// If the records cannot be read, or data cannot be removed.
 pub fn tidy_idle<'p>(locations: &Locations, plugins: impl IntoIterator<Item = &'p str>) -> Result<()> {
     let locations = Arc::new(locations.clone());
-    let stores = plugins.into_iter().filter_map(|plugin| PluginStore::open(&locations, plugin).ok());
-    stores.into_iter().try_for_each(|store| store.tidy_after_kill())
+    let mut stores = plugins.into_iter().filter_map(|plugin| PluginStore::open(&locations, plugin).ok());
+    stores.try_for_each(|store| store.tidy_after_kill())
 }
 
 /// The keys in a record for the contents of a file next to trees.
