@@ -874,4 +874,16 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a file gets a declaration where a directory has changed its permissions and an orphan waits for an overlay",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Define("etc/app/y", Overlay("ours\n")),
+            Apply,
+            Fill("etc/app", Recursive("0750")),
+            Together,
+            Define("etc/app/x", Directory),
+            Force,
+        ],
+    ),
 ];

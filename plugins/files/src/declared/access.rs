@@ -15,6 +15,7 @@ use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
+use holo_change::error::PathError;
 use holo_change::tracked::{Decision, State, Track, Tracker, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree, path_bytes};
 use holo_plugin::{Entity, FilePair, Host, Output, Preview, Verdict};
@@ -55,12 +56,9 @@ pub(super) fn found_right(entity: &DeclaredFile, inspection: &Inspection<'_>) ->
     let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
     let path = inspection.tracker.canonical(&entity.path)?;
     let (records, own) = (records(inspection.host), entity.id());
-    let place = inspection.tracker.place(&path);
     for id in records.ids()?.into_iter().filter(|id| *id != own) {
         let Some(record) = records.recall::<AccessTracks>(&id)? else { continue };
-        let Some(track) = record.base.get(&path) else { continue };
-        let Some((stat, current)) = current(&place, track)? else { continue };
-        let original = track.restoration(&current, stat.kind == Kind::File);
+        let Some(Step { place, missing: original, .. }) = put_back_at(&path, &record, inspection)? else { continue };
         let declared = Access {
             mode: original.mode.filter(|_| definition.mode.is_some()),
             uid: original.uid.filter(|_| definition.owner.is_some()),
@@ -73,6 +71,52 @@ pub(super) fn found_right(entity: &DeclaredFile, inspection: &Inspection<'_>) ->
         }
     }
     Ok(Verdict::InDesiredState)
+}
+
+/// Returns the step that restores the original permissions of a path, unless it does not exist or was not changed.
+fn put_back_at(
+    path: &Path,
+    record: &Remembered<AccessTracks>,
+    inspection: &Inspection<'_>,
+) -> Result<Option<Step>, DeclaredError> {
+    let Some(track) = record.base.get(path) else { return Ok(None) };
+    let place = inspection.tracker.place(path);
+    let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
+    let missing = track.restoration(&current, stat.kind == Kind::File);
+    // What was changed since is what others find.
+    let is_ours = !missing.is_empty() && track.decide(&current, &missing, &[]) != Decision::NeedsForce;
+    Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
+}
+
+/// The paths of which entities have changed the permissions along with everything below a directory, with these entities.
+pub(super) struct ChangedAlong(BTreeMap<PathBuf, String>);
+
+impl ChangedAlong {
+    pub(super) fn read(host: &Host) -> Result<ChangedAlong, DeclaredError> {
+        let (records, mut paths) = (records(host), BTreeMap::new());
+        for id in records.ids()? {
+            let record = records.recall::<AccessTracks>(&id)?.filter(is_recursive);
+            paths.extend(record.iter().flat_map(|record| record.base.iter()).map(|(path, _)| (path, id.clone())));
+        }
+        Ok(ChangedAlong(paths))
+    }
+
+    /// Puts the original permissions of the path of a new entity back, which become part of its base. The entity that has changed them would do
+    /// so, but comes later if an orphan has to be scrubbed between them.
+    pub(super) fn give_up(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<(), DeclaredError> {
+        let path = inspection.tracker.canonical(&entity.path)?;
+        let Some(other) = self.0.get(&path).filter(|other| **other != entity.id()) else { return Ok(()) };
+        if inspection.recall(entity)?.is_some() {
+            return Ok(());
+        }
+        let records = records(inspection.host);
+        let Some(mut record) = records.recall::<AccessTracks>(other)? else { return Ok(()) };
+        if let Some(step) = put_back_at(&path, &record, inspection)? {
+            step.take()?;
+        }
+        record.base.remove(&path);
+        Ok(records.keep(&record)?)
+    }
 }
 
 fn is_recursive(record: &Remembered<AccessTracks>) -> bool {
@@ -397,6 +441,16 @@ struct Step {
     missing: Access,
 }
 
+impl Step {
+    fn take(&self) -> Result<(), PathError> {
+        match self.missing.give(&self.place) {
+            // A user of the directory may have removed the path since.
+            Err(error) if error.is_missing() => Ok(()),
+            given => given,
+        }
+    }
+}
+
 /// The steps that establish the desired permissions, or restore the original ones.
 #[derive(Default)]
 pub(in crate::declared) struct Plan {
@@ -442,11 +496,7 @@ impl Plan {
     fn take(&self) -> Result<(), DeclaredError> {
         let mut problems = Vec::new();
         for step in self.steps.iter().chain(&self.released) {
-            match step.missing.give(&step.place) {
-                // A user of the directory may have removed the path since.
-                Err(error) if error.is_missing() => {}
-                given => problems.extend(given.err().map(|error| error.to_string())),
-            }
+            problems.extend(step.take().err().map(|error| error.to_string()));
         }
         match problems.split_first() {
             None => Ok(()),

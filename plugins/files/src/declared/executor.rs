@@ -2,7 +2,7 @@
 
 mod with_access;
 
-use super::access::{self, Accesses};
+use super::access::{self, Accesses, ChangedAlong};
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, can_be_kept};
 use super::wanted::DeclaredError;
@@ -122,6 +122,7 @@ impl<'a> Executor<'a> {
     /// Applies files. Each comes with its index in the set.
     fn apply(&self, jobs: &[(usize, Job<'_, DeclaredFile>)], answers: &mut dyn SetAnswers) {
         let mut commits = Commits::default();
+        let mut changed_along = None;
         // Declared entities come first, because they may take over paths of orphans.
         let (declared, orphans): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, job)| job.entity.definition.is_some());
         for (number, &(index, job)) in declared.iter().copied().chain(orphans).enumerate() {
@@ -129,6 +130,15 @@ impl<'a> Executor<'a> {
             // The validation program may read files that were changed before.
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
+            }
+            if self.has_access && job.entity.definition.is_some() {
+                let changed = changed_along.get_or_insert_with(|| ChangedAlong::read(self.inspection.host));
+                let given_up = changed.as_ref().map_err(Clone::clone);
+                if let Err(error) = given_up.and_then(|changed| changed.give_up(job.entity, &self.inspection)) {
+                    let applied = error.tell(&mut answers.output(index));
+                    answers.end(index, applied.with_nothing_changed());
+                    continue;
+                }
             }
             if Accesses::concern(job.entity, || self.has_access) {
                 self.tell(commits.flush(&self.store), answers);
