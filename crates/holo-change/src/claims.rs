@@ -264,6 +264,12 @@ impl Claims {
         all(locations).into_iter().collect()
     }
 
+    /// Returns true if an entity claims anything.
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
     /// Returns the claim of an entity to a path.
     #[must_use]
     pub fn of(&self, id: &str, path: &Path) -> Option<&Claim> {

@@ -16,7 +16,7 @@ pub(crate) use executor::{apply, tidy};
 pub(crate) use found::{Contradicted, DeclaredScan};
 pub(crate) use inspection::without_orphans;
 
-use access::Accesses;
+use access::{Accesses, ChangedAlong};
 use bstr::{BString, ByteSlice};
 use holo_change::image_store::{self, BASE};
 use holo_change::tracked::{Digest, State};
@@ -152,12 +152,13 @@ pub(crate) struct Checks<'a> {
     inspection: Result<Inspection<'a>, DeclaredError>,
     /// Whether there may be records of permissions.
     has_records: OnceLock<bool>,
+    changed_along: OnceLock<Result<ChangedAlong, DeclaredError>>,
 }
 
 impl<'a> Checks<'a> {
     /// Opens the host's files.
     pub(crate) fn open(host: &'a Host) -> Checks<'a> {
-        Checks { inspection: Inspection::open(host), has_records: OnceLock::new() }
+        Checks { inspection: Inspection::open(host), has_records: OnceLock::new(), changed_along: OnceLock::new() }
     }
 
     /// Returns the effect of applying a file. Prints errors.
@@ -172,8 +173,11 @@ impl<'a> Checks<'a> {
         let checked = self.inspection.as_ref().map_err(Clone::clone).and_then(|inspection| {
             let has_records = || *self.has_records.get_or_init(|| access::has_records(inspection.host));
             let verdict = match inspection.check(entity, mode, output)? {
-                (Verdict::InDesiredState, false) if has_records() => access::found_right(entity, inspection)?,
-                (verdict, _) => verdict,
+                Verdict::InDesiredState if has_records() => {
+                    let changed = self.changed_along.get_or_init(|| ChangedAlong::read(inspection.host));
+                    changed.as_ref().map_err(Clone::clone)?.verdict(entity, inspection)?
+                }
+                verdict => verdict,
             };
             match Accesses::concern(entity, has_records) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),

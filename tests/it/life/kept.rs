@@ -886,4 +886,26 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Force,
         ],
     ),
+    (
+        "edits become a declaration below a directory that determines its permissions",
+        &[
+            Define("etc/app/sub/z", Edits("line block ini", true)),
+            KillPlugins("mkdir", 3),
+            Fill("etc/app", Recursive("0755")),
+            Apply,
+            Define("etc/app/sub/z", InPlace("other\n[life]\nkey = 3\n")),
+            Force,
+        ],
+    ),
+    (
+        "a file of a scaffold is adopted where a directory has changed its permissions",
+        &[
+            Fill("etc/app", Purging(&["x"], 1)),
+            Together,
+            Fill("etc/app", Recursive("0755")),
+            KillPlugins("flock", 2),
+            Adopt("etc/app/x", 21),
+            Apply,
+        ],
+    ),
 ];

@@ -10,6 +10,7 @@ use super::entity::DeclaredFile;
 use super::inspection::Inspection;
 use super::wanted::{self as states, DeclaredError};
 use crate::edits;
+use crate::overlay::PREFIX;
 use bstr::{BString, ByteSlice};
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::acl::Acl;
@@ -50,72 +51,126 @@ pub(super) fn changed_below(host: &Host, among: &HashSet<String>) -> BTreeSet<St
     ids.into_iter().filter(|id| among.contains(id) && recall(id).is_some_and(|record| is_recursive(&record))).collect()
 }
 
-/// Returns the verdict on a new entity that is found in its desired state: another entity may have changed its permissions along with
-/// everything below a directory, and puts the original ones back before.
-pub(super) fn found_right(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Verdict, DeclaredError> {
-    let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
-    let path = inspection.tracker.canonical(&entity.path)?;
-    let (records, own) = (records(inspection.host), entity.id());
-    for id in records.ids()?.into_iter().filter(|id| *id != own) {
-        let Some(record) = records.recall::<AccessTracks>(&id)? else { continue };
-        let Some(Step { place, missing: original, .. }) = put_back_at(&path, &record, inspection)? else { continue };
-        let declared = Access {
-            mode: original.mode.filter(|_| definition.mode.is_some()),
-            uid: original.uid.filter(|_| definition.owner.is_some()),
-            gid: original.gid.filter(|_| definition.group.is_some()),
-            ..Access::default()
-        };
-        if !declared.is_empty() {
-            let change = format!("would change {} of {}", declared.parts(), place.shown().display());
-            return Ok(Verdict::WouldChange(vec![change]));
-        }
-    }
-    Ok(Verdict::InDesiredState)
+/// The permissions of paths below directories that entities have changed along with everything below, by path.
+pub(super) struct ChangedAlong {
+    records: BTreeMap<String, Remembered<AccessTracks>>,
+    /// The entities that have changed them.
+    by: BTreeMap<PathBuf, String>,
 }
-
-/// Returns the step that restores the original permissions of a path, unless it does not exist or was not changed.
-fn put_back_at(
-    path: &Path,
-    record: &Remembered<AccessTracks>,
-    inspection: &Inspection<'_>,
-) -> Result<Option<Step>, DeclaredError> {
-    let Some(track) = record.base.get(path) else { return Ok(None) };
-    let place = inspection.tracker.place(path);
-    let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
-    let missing = track.restoration(&current, stat.kind == Kind::File);
-    // What was changed since is what others find.
-    let is_ours = !missing.is_empty() && track.decide(&current, &missing, &[]) != Decision::NeedsForce;
-    Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
-}
-
-/// The paths of which entities have changed the permissions along with everything below a directory, with these entities.
-pub(super) struct ChangedAlong(BTreeMap<PathBuf, String>);
 
 impl ChangedAlong {
     pub(super) fn read(host: &Host) -> Result<ChangedAlong, DeclaredError> {
-        let (records, mut paths) = (records(host), BTreeMap::new());
-        for id in records.ids()? {
-            let record = records.recall::<AccessTracks>(&id)?.filter(is_recursive);
-            paths.extend(record.iter().flat_map(|record| record.base.iter()).map(|(path, _)| (path, id.clone())));
+        let (store, mut records, mut by) = (records(host), BTreeMap::new(), BTreeMap::new());
+        for id in store.ids()? {
+            let Some(record) = store.recall::<AccessTracks>(&id)?.filter(is_recursive) else { continue };
+            by.extend(record.base.iter().map(|(path, _)| (path, id.clone())));
+            records.insert(id, record);
         }
-        Ok(ChangedAlong(paths))
+        Ok(ChangedAlong { records, by })
     }
 
-    /// Puts the original permissions of the path of a new entity back, which become part of its base. The entity that has changed them would do
-    /// so, but comes later if an orphan has to be scrubbed between them.
-    pub(super) fn give_up(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<(), DeclaredError> {
-        let path = inspection.tracker.canonical(&entity.path)?;
-        let Some(other) = self.0.get(&path).filter(|other| **other != entity.id()) else { return Ok(()) };
-        if inspection.recall(entity)?.is_some() {
-            return Ok(());
+    /// Returns what a declaration has to itself now, with the entities that have changed it.
+    fn of(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Vec<(&str, PathBuf)>, DeclaredError> {
+        let Some(definition) = entity.definition.as_ref().filter(|_| !self.by.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let (path, own) = (inspection.tracker.canonical(&entity.path)?, entity.id());
+        let others = definition.recurse.then(|| Others::new(inspection.claims(), &own, &path));
+        let is_ours = |below: &Path| match &others {
+            _ if below == path => true,
+            Some(others) => !others.decide(below) && !others.decide_around(below, &path),
+            None => false,
+        };
+        let from = self.by.range(path.clone()..).take_while(|(below, _)| below.starts_with(&path));
+        let from = from.filter(|(below, by)| **by != own && is_ours(below));
+        Ok(from.map(|(below, by)| (by.as_str(), below.clone())).collect())
+    }
+
+    /// Returns the step that restores the original permissions of a path, unless they are right, or somebody has changed them since.
+    fn step(&self, by: &str, path: &Path, inspection: &Inspection<'_>) -> Result<Option<Step>, DeclaredError> {
+        let Some(track) = self.records.get(by).and_then(|record| record.base.get(path)) else { return Ok(None) };
+        let place = inspection.tracker.place(path);
+        let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
+        let missing = track.restoration(&current, stat.kind == Kind::File);
+        let is_ours = !missing.is_empty() && track.decide(&current, &missing, &[]) != Decision::NeedsForce;
+        Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
+    }
+
+    /// Returns the steps for a declaration, and the paths that other entities no longer have to record. What orphans have changed, they restore
+    /// themselves before.
+    fn released(
+        &self,
+        entity: &DeclaredFile,
+        inspection: &Inspection<'_>,
+    ) -> Result<(Plan, Vec<(String, PathBuf)>), DeclaredError> {
+        let (mut plan, mut paths) = (Plan::default(), Vec::new());
+        for (by, path) in self.of(entity, inspection)? {
+            if inspection.claims().has(by) {
+                plan.released.extend(self.step(by, &path, inspection)?);
+                paths.push((by.to_owned(), path));
+            }
         }
-        let records = records(inspection.host);
-        let Some(mut record) = records.recall::<AccessTracks>(other)? else { return Ok(()) };
-        if let Some(step) = put_back_at(&path, &record, inspection)? {
-            step.take()?;
+        Ok((plan, paths))
+    }
+
+    /// Restores the original permissions of what declarations have to themselves now, so that they find the original state. `began` is called
+    /// for each of them before something is changed. Returns the changes, or the error, by the index of the declaration.
+    pub(super) fn give_up(
+        mut self,
+        entities: &[(usize, &DeclaredFile)],
+        inspection: &Inspection<'_>,
+        began: &mut dyn FnMut(usize),
+    ) -> Result<BTreeMap<usize, Result<Vec<String>, DeclaredError>>, DeclaredError> {
+        let (mut changes, mut given_up) = (BTreeMap::new(), Vec::new());
+        for &(index, entity) in entities {
+            match self.released(entity, inspection) {
+                Ok((plan, paths)) => {
+                    given_up.extend(paths);
+                    if !plan.released.is_empty() {
+                        began(index);
+                        let shown = inspection.host.below_root(&entity.path);
+                        changes.insert(index, plan.take().map(|()| plan.changes(("", "restored"), &shown)));
+                    }
+                }
+                Err(error) => {
+                    changes.insert(index, Err(error));
+                }
+            }
         }
-        record.base.remove(&path);
-        Ok(records.keep(&record)?)
+        let mut touched = BTreeSet::new();
+        for (by, path) in given_up {
+            if let Some(record) = self.records.get_mut(&by) {
+                record.base.remove(&path);
+                touched.insert(by);
+            }
+        }
+        let store = records(inspection.host);
+        for record in touched.iter().filter_map(|id| self.records.get(id)) {
+            store.keep(record)?;
+        }
+        Ok(changes)
+    }
+
+    /// Returns the verdict on an entity that is found in its desired state. What another entity has changed becomes original again before,
+    /// either by the declaration itself, or because the other entity is an orphan.
+    pub(super) fn verdict(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Verdict, DeclaredError> {
+        let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
+        let (plan, _) = self.released(entity, inspection)?;
+        let mut changes = plan.changes(("", "would restore"), &inspection.host.below_root(&entity.path));
+        for (by, path) in self.of(entity, inspection)? {
+            let step = self.step(by, &path, inspection)?;
+            let Some(step) = step.filter(|_| !inspection.claims().has(by)) else { continue };
+            let declared = Access {
+                mode: step.missing.mode.filter(|_| definition.mode.is_some()),
+                uid: step.missing.uid.filter(|_| definition.owner.is_some()),
+                gid: step.missing.gid.filter(|_| definition.group.is_some()),
+                ..Access::default()
+            };
+            if !declared.is_empty() {
+                changes.push(format!("would change {} of {}", declared.parts(), step.place.shown().display()));
+            }
+        }
+        Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })
     }
 }
 
@@ -263,6 +318,10 @@ impl<'a> Accesses<'a> {
         for (path, track) in below() {
             let is_of_others = others.decide(&path) || others.decide_around(&path, top);
             if definition.recurse && !is_of_others && !self.inspection.has_overlay(&path) {
+                continue;
+            }
+            if others.are_declared(&path, top) {
+                // The declaration does so itself, as it may come before this entity.
                 continue;
             }
             let place = self.inspection.tracker.place(&path);
@@ -633,6 +692,8 @@ struct Others {
     /// Including everything below them.
     whole: HashSet<PathBuf>,
     single: HashSet<PathBuf>,
+    /// The paths among both that are declared files.
+    declared: HashSet<PathBuf>,
 }
 
 impl Others {
@@ -651,10 +712,17 @@ impl Others {
 
     /// Sorts out the claims of others below a path.
     fn new(claims: &Claims, own: &str, path: &Path) -> Others {
-        let others = claims.below(path).filter(|claim| claim.id != own);
-        let (whole, single): (Vec<_>, Vec<_>) = others.partition(|claim| claim.is_tree || claim.recursive.is_some());
+        let others = || claims.below(path).filter(|claim| claim.id != own);
+        let declared = others().filter(|claim| claim.id.as_bytes().starts_with(PREFIX)).map(Claim::path).collect();
+        let (whole, single): (Vec<_>, Vec<_>) = others().partition(|claim| claim.is_tree || claim.recursive.is_some());
         let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
-        Others { whole: paths(whole), single: paths(single) }
+        Others { whole: paths(whole), single: paths(single), declared }
+    }
+
+    /// Returns true if a path is a declared file, or below a directory of which another declaration determines all permissions.
+    fn are_declared(&self, path: &Path, top: &Path) -> bool {
+        let mut around = path.ancestors().take_while(|above| *above != top);
+        self.declared.contains(path) || around.any(|above| self.whole.contains(above) && self.declared.contains(above))
     }
 
     /// Returns true if another entity owns everything from a directory on that is around a path, or the path itself.

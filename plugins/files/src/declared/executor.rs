@@ -13,7 +13,7 @@ use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
 use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers, Verdict, edited};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
@@ -24,8 +24,8 @@ struct Executor<'a> {
     store: TrackStore<Tracks>,
     /// True if there may be permission records.
     has_access: bool,
-    /// The indices of the entities whose files were changed by the removal of their overlays.
-    uncovered: BTreeSet<usize>,
+    /// What was changed of entities before they are applied, by their indices: the file, by the removal of its overlay, or permissions.
+    changed_before: BTreeMap<usize, Result<Vec<String>, DeclaredError>>,
 }
 
 /// What to do after a change, besides its files.
@@ -57,7 +57,7 @@ enum Prepared {
 /// Applies declared files, and commits independent changes together.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
     // Scrubbing an overlay takes the lock of the state directory itself.
-    let (mut ready, mut uncovered) = (Vec::new(), BTreeSet::new());
+    let (mut ready, mut changed_before) = (Vec::new(), BTreeMap::new());
     for (index, job) in set.iter().enumerate() {
         let Some(overlay) = &job.entity.overlay else {
             ready.push((index, *job));
@@ -68,7 +68,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         let check = |inspection: &Inspection<'_>| inspection.check(job.entity, job.mode, &mut answers.output(index));
         // An overlay whose file cannot be declared then keeps what a person has changed.
         let hindered = match inspection.as_ref().map_err(Clone::clone).and_then(check) {
-            Ok((Verdict::NeedsForce(to), _)) if !job.mode.force => Some(Applied::NeedsForce(to)),
+            Ok(Verdict::NeedsForce(to)) if !job.mode.force => Some(Applied::NeedsForce(to)),
             Err(DeclaredError::NeedsForce(_)) if job.mode.force => None,
             Err(error) => {
                 let applied = error.tell(&mut answers.output(index));
@@ -92,7 +92,8 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         match overlay.apply(host, job.mode, &mut answers.output(index)) {
             Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => {
                 if job.entity.live(host) != before {
-                    uncovered.insert(index);
+                    let shown = host.below_root(&job.entity.path);
+                    changed_before.insert(index, Ok(vec![format!("wrote {}", shown.display())]));
                 }
                 ready.push((index, *job));
             }
@@ -100,7 +101,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
-    match opened.and_then(|held| Ok((held, Executor::open(host, uncovered)?))) {
+    match opened.and_then(|held| Ok((held, Executor::open(host, changed_before, &ready, answers)?))) {
         Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
             for (index, _) in ready {
@@ -112,17 +113,32 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
 }
 
 impl<'a> Executor<'a> {
-    fn open(host: &'a Host, uncovered: BTreeSet<usize>) -> Result<Executor<'a>, DeclaredError> {
+    fn open(
+        host: &'a Host,
+        mut changed_before: BTreeMap<usize, Result<Vec<String>, DeclaredError>>,
+        jobs: &[(usize, Job<'_, DeclaredFile>)],
+        answers: &mut dyn SetAnswers,
+    ) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
         let has_access = access::has_records(host);
-        Ok(Executor { inspection, store, has_access, uncovered })
+        if has_access {
+            let entities: Vec<_> = jobs.iter().map(|(index, job)| (*index, job.entity)).collect();
+            let mut begin = |index: usize| {
+                if !changed_before.contains_key(&index) {
+                    answers.begin(index);
+                }
+            };
+            for (index, restored) in ChangedAlong::read(host)?.give_up(&entities, &inspection, &mut begin)? {
+                changed_before.entry(index).or_insert(restored);
+            }
+        }
+        Ok(Executor { inspection, store, has_access, changed_before })
     }
 
     /// Applies files. Each comes with its index in the set.
     fn apply(&self, jobs: &[(usize, Job<'_, DeclaredFile>)], answers: &mut dyn SetAnswers) {
         let mut commits = Commits::default();
-        let mut changed_along = None;
         // Declared entities come first, because they may take over paths of orphans.
         let (declared, orphans): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, job)| job.entity.definition.is_some());
         for (number, &(index, job)) in declared.iter().copied().chain(orphans).enumerate() {
@@ -131,14 +147,10 @@ impl<'a> Executor<'a> {
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
             }
-            if self.has_access && job.entity.definition.is_some() {
-                let changed = changed_along.get_or_insert_with(|| ChangedAlong::read(self.inspection.host));
-                let given_up = changed.as_ref().map_err(Clone::clone);
-                if let Err(error) = given_up.and_then(|changed| changed.give_up(job.entity, &self.inspection)) {
-                    let applied = error.tell(&mut answers.output(index));
-                    answers.end(index, applied.with_nothing_changed());
-                    continue;
-                }
+            if let Some(Err(error)) = self.changed_before.get(&index) {
+                let applied = error.clone().tell(&mut answers.output(index));
+                answers.end(index, applied);
+                continue;
             }
             if Accesses::concern(job.entity, || self.has_access) {
                 self.tell(commits.flush(&self.store), answers);
@@ -252,7 +264,7 @@ impl Executor<'_> {
         let tracker = &inspection.tracker;
         let mut record = inspection.recall(entity)?;
         let has_intents = record.as_ref().is_some_and(|record| record.base.have_intents());
-        let mut has_begun = entity.overlay.is_some();
+        let mut has_begun = entity.overlay.is_some() || self.changed_before.contains_key(&index);
         if !has_begun && (entity.definition.is_none() || has_intents) {
             answers.begin(index);
             has_begun = true;
@@ -271,9 +283,9 @@ impl Executor<'_> {
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         // The result if nothing is left to do.
-        let as_it_is = match self.uncovered.contains(&index) {
-            true => Applied::Changed(vec![format!("wrote {}", inspection.shown(&entity.path))]),
-            false => Applied::Unchanged,
+        let as_it_is = match self.changed_before.get(&index) {
+            Some(changed) => Applied::Changed(changed.clone()?),
+            None => Applied::Unchanged,
         };
         match decision {
             // Its state is recorded, so that a later manual change is recognized. The record of permissions depends on that of the path.

@@ -169,14 +169,14 @@ impl<'a> Inspection<'a> {
         Ok(leftovers)
     }
 
-    /// Returns the effect of applying a file, and whether its record contains the original state of its path.
+    /// Returns the effect of applying a file.
     pub(super) fn check(
         &self,
         entity: &DeclaredFile,
         mode: Mode<'_>,
         output: &mut Output<'_>,
-    ) -> Result<(Verdict, bool), DeclaredError> {
-        let Some(definition) = &entity.definition else { return Ok((self.check_scrubbing(entity)?, true)) };
+    ) -> Result<Verdict, DeclaredError> {
+        let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
         // Removing its overlay may bring a new version from the package manager into place.
         let foreseeing = match &entity.overlay {
             Some(overlay) => {
@@ -187,8 +187,7 @@ impl<'a> Inspection<'a> {
         };
         let inspection = foreseeing.as_ref().unwrap_or(self);
         let subject = inspection.subject(entity, inspection.recall(entity)?)?;
-        let is_known = subject.is_known() && subject.takes_over.is_empty();
-        Ok((inspection.check_declared(entity, definition, subject, mode, output)?, is_known))
+        inspection.check_declared(entity, definition, subject, mode, output)
     }
 
     fn check_declared(

@@ -12,7 +12,7 @@ use holo_plugin::{Applied, Job, Output, SetAnswers};
 impl Executor<'_> {
     /// Applies a single entity: first its path, then its permissions; an orphan in reverse order.
     pub(super) fn apply_with_access(&self, index: usize, job: Job<'_, DeclaredFile>, answers: &mut dyn SetAnswers) {
-        let mut kept = EndKept { answers, has_begun: false, end: None };
+        let mut kept = EndKept { answers, has_begun: self.changed_before.contains_key(&index), end: None };
         let applied = match &job.entity.definition {
             Some(definition) => self.make_with_access(index, job, definition, &mut kept),
             None => self.put_back_with_access(index, job, &mut kept),
