@@ -212,7 +212,8 @@ fn signal() {
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     };
-    send(parent(provider).unwrap(), Signal::TERM);
+    let supervisor = parent(provider).unwrap();
+    send(parent(supervisor).unwrap(), Signal::TERM);
     wait_until_gone(provider);
-    assert!(running.join().unwrap().failure().is_some());
+    assert_eq!(running.join().unwrap().failure().as_deref(), Some("signal: terminated"));
 }
