@@ -24,7 +24,8 @@ pub(super) fn candidates(root: &Root, accounts: &[Account], is_ours: impl Fn(&Ac
     let numbers = Numbers::read(root, Kind::User);
     let candidate = |user: &Account| {
         let name = &*user.id.name;
-        let actual = shadow.lines().find_map(|line| parse(line.strip_prefix(name)?.strip_prefix(':')?))?;
+        let (has_to_change, actual) =
+            shadow.lines().find_map(|line| parse(line.strip_prefix(name)?.strip_prefix(':')?))?;
         let is_system = user.number.is_some_and(|number| numbers.is_system(number));
         // `useradd --system` sets no limits. How a package or the base has created a user is unknown.
         let usual: &[Aging] = match (is_ours(&user.id), is_system) {
@@ -32,13 +33,12 @@ pub(super) fn candidates(root: &Root, accounts: &[Account], is_ours: impl Fn(&Ac
             (true, false) => &[regular],
             (false, _) => &[[None; 5], regular, OF_BASE],
         };
-        let options: Vec<String> = (0..OPTIONS.len())
-            .filter_map(|at| {
-                let (option, value) = (OPTIONS.get(at)?, *actual.get(at)?);
-                let is_usual = usual.iter().any(|usual| usual.get(at) == Some(&value));
-                (!is_usual).then(|| format!("{option} {}", value.map_or("-1".to_owned(), |days| days.to_string())))
-            })
-            .collect();
+        let mut options = Vec::from_iter(has_to_change.then(|| "--lastday 0".to_owned()));
+        options.extend((0..OPTIONS.len()).filter_map(|at| {
+            let (option, value) = (OPTIONS.get(at)?, *actual.get(at)?);
+            let is_usual = usual.iter().any(|usual| usual.get(at) == Some(&value));
+            (!is_usual).then(|| format!("{option} {}", value.map_or("-1".to_owned(), |days| days.to_string())))
+        }));
         (!options.is_empty()).then(|| {
             let reason = "its password aging or expiry is not the default, and no definition describes it";
             let command = format!("chage {} {}", options.join(" "), quoted(name));
@@ -48,15 +48,16 @@ pub(super) fn candidates(root: &Root, accounts: &[Account], is_ours: impl Fn(&Ac
     accounts.iter().filter(|account| account.id.kind == Kind::User).filter_map(candidate).collect()
 }
 
-/// Parses a line of `shadow` without its first field. Returns `None` for a line that the system's tools ignore as well.
-fn parse(line: &str) -> Option<Aging> {
+/// Parses a line of `shadow` without its first field. Also returns whether the user has to change the password at the next login. Returns
+/// `None` for a line that the system's tools ignore as well.
+fn parse(line: &str) -> Option<(bool, Aging)> {
     let fields: Vec<&str> = line.split(':').collect();
-    let [_, _, min, max, warn, inactive, expire, _] = fields[..] else { return None };
+    let [_, last, min, max, warn, inactive, expire, _] = fields[..] else { return None };
     let mut aging = [None; 5];
     for (days, field) in aging.iter_mut().zip([min, max, warn, inactive, expire]) {
         *days = if field.is_empty() || field == "-1" { None } else { Some(field.parse().ok()?) };
     }
-    Some(aging)
+    Some((last == "0", aging))
 }
 
 /// Returns the values that `useradd` gives to regular users.
@@ -81,9 +82,9 @@ mod tests {
 
     #[test]
     fn lines_are_parsed_as_by_the_tools() {
-        assert_eq!(parse("!:20228:0:99999:7:::"), Some(OF_BASE));
-        assert_eq!(parse("$y$x::::::20819:"), Some([None, None, None, None, Some(20_819)]));
-        assert_eq!(parse("x:1:-1:90:14:30:-1:"), Some([None, Some(90), Some(14), Some(30), None]));
+        assert_eq!(parse("!:20228:0:99999:7:::"), Some((false, OF_BASE)));
+        assert_eq!(parse("$y$x::::::20819:"), Some((false, [None, None, None, None, Some(20_819)])));
+        assert_eq!(parse("x:0:-1:90:14:30:-1:"), Some((true, [None, Some(90), Some(14), Some(30), None])));
         for line in ["", "x", "x:1", "x:1:0:99999:7::", "x:1:0:99999:7::::", "x:1:a:99999:7:::", "x:1:-2:99999:7:::"] {
             assert_eq!(parse(line), None, "{line:?}");
         }
@@ -108,7 +109,7 @@ mod tests {
             (
                 SHADOW,
                 "root:*:1:0:99999:7:::\nold:*:1::::::\nwww-data:*:1:0:365:7::9:\nusual:$y$hash:1:0:99999:7:::\n\
-                 jane:$y$hash:1:0:90:14:30::\nempty:!:1::::::\napp:!:1::::::\ndeploy:!:1:0:99999:7:::\nodd:x:1:a:::::\n",
+                 jane:$y$hash:0:0:90:14:30::\nempty:!:1::::::\napp:!:1::::::\ndeploy:!:1:0:99999:7:::\nodd:x:1:a:::::\n",
             ),
         ] {
             fs::create_dir_all(folder.path().join("etc")).unwrap();
@@ -141,7 +142,7 @@ mod tests {
             lines,
             [
                 line("www-data", "--maxdays 365 --expiredate 9"),
-                line("jane", "--maxdays 90 --warndays 14 --inactive 30"),
+                line("jane", "--lastday 0 --maxdays 90 --warndays 14 --inactive 30"),
                 line("empty", "--mindays -1 --maxdays -1 --warndays -1"),
                 line("deploy", "--mindays 0 --maxdays 99999 --warndays 7"),
             ]
