@@ -96,8 +96,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = kills.chain(INVALID.into_iter().map(invalid)).collect();
     trials.push(trial_of("what was purged may be declared later", &[], declared_after_purge));
     for (name, make, give_up) in GIVEN_UP {
-        let name = format!("an overlay on what {name} has given up becomes a declaration");
-        trials.push(trial_of(&name, &[], move || declared_after_giving_up(make, give_up)));
+        let declared = format!("an overlay on what {name} has given up becomes a declaration");
+        trials.push(trial_of(&declared, &[], move || declared_after_giving_up(make, give_up)));
+        let foreseen = format!("a check knows what is left where {name} gives up a path");
+        trials.push(trial_of(&foreseen, &[], move || {
+            foreseen_giving_up(make, give_up, "made/x");
+            foreseen_giving_up(make, give_up_found, "found");
+        }));
     }
     trials
 }
@@ -144,6 +149,48 @@ const GIVEN_UP: [(&str, Define, Define); 2] = [
     ),
     ("an archive", extract, |root| extract_files(root, &["found"])),
 ];
+
+/// Gives up the file that existed before, for either tree.
+fn give_up_found(root: &ScratchRoot) {
+    let _ = fs::remove_file(root.join(SOURCE).join("found"));
+    if root.exists(ARCHIVE) {
+        extract_files(root, &["made/x"]);
+    }
+}
+
+/// What may be defined for a path that a tree gives up.
+const AFTER_GIVING_UP: [(&str, &str); 5] = [
+    ("file", "content = \"new\\n\""),
+    ("file", "content = \"theirs\\n\""),
+    ("file", "content = \"rendered\\n\""),
+    ("file", "ensure = \"directory\""),
+    ("line", "line = \"added\""),
+];
+
+/// A check knows what a tree leaves where it gives up a path: nothing in `made/x`, and the original file in `found`.
+fn foreseen_giving_up(make: Define, give_up: Define, path: &str) {
+    for (kind, keys) in AFTER_GIVING_UP {
+        let root = ScratchRoot::in_memory().file("etc/os-release", "ID=unittest\n").file("etc/app/found", "theirs\n");
+        let root = PLUGINS.iter().fold(root, |root, plugin| root.plugin(plugin));
+        make(&root);
+        applied(&root);
+        give_up(&root);
+        root.write(DECLARED, format!("[[{kind}]]\npath = \"/etc/app/{path}\"\n{keys}\n"));
+        let [check, apply] = ["check", "apply"].map(|verb| {
+            let run = root.holo(&[verb, "--json"]);
+            let id = format!("{kind}:/etc/app/{path}");
+            let lines = run.stdout_lossy().into_owned();
+            let mut events = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+            let end = events.find(|event| event["event"] == "end" && event["id"] == *id).unwrap_or_default();
+            let is_unknown = end["result"] == "pending" && end["would_change"].is_null();
+            let result = end["result"].as_str().unwrap_or("unchanged").replace("pending", "changed");
+            (if is_unknown { "unknown".to_owned() } else { result }, run)
+        });
+        // Where nothing is left, there is nothing to edit.
+        let is_same = check.0 == apply.0 || (check.0.as_str(), apply.0.as_str()) == ("unknown", "failed");
+        assert!(is_same, "{path}, {kind}, {keys}: {} and {}\n{}\n{}", check.0, apply.0, check.1, apply.1);
+    }
+}
 
 fn declared_after_giving_up(make: Define, give_up: Define) {
     let root = ScratchRoot::in_memory().file("etc/os-release", "ID=unittest\n").file("etc/app/found", "theirs\n");

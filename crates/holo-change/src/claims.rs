@@ -8,14 +8,14 @@ use crate::error::{PathError, Result};
 use crate::locations::Locations;
 use crate::path_handle::{OnDisk, Tree};
 use crate::paths::path_bytes;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const CLAIMS: &str = "claims.json";
 /// The file with the claims that determine permissions below a directory; missing if there are none.
@@ -24,6 +24,7 @@ const HOLDERS: &str = "holders.json";
 const LAYERS: &str = "layers.json";
 const LEAVING: &str = "leaving.json";
 const STOPPED: &str = "stopped.json";
+const GIVEN_UP: &str = "given-up.json";
 
 /// The claim of a defined entity to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +195,37 @@ fn leaving_in(cache: &Path) -> (Leaving, BTreeSet<PathBuf>) {
     let path = |text: Text| text.0.to_path_lossy().into_owned();
     let leaving = leaving.into_iter().map(|(overlaid, file)| (path(overlaid), file.map(path)));
     (leaving.collect(), gone.into_iter().map(path).collect())
+}
+
+/// Adds the paths that an entity no longer makes to those in the plugin's cache directory. Only a check does so: an apply of the entity
+/// restores their originals, before other entities that claim them now are applied.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn publish_given_up(locations: &Locations, id: &str, paths: &[PathBuf]) -> Result<()> {
+    static ADDING: Mutex<()> = Mutex::new(());
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let _adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = locations.cache_dir();
+    let mut all = read::<Vec<(String, Vec<Text>)>>(&cache.join(GIVEN_UP)).unwrap_or_default();
+    all.push((id.to_owned(), paths.iter().map(|path| Text(path_bytes(path))).collect()));
+    write(&Tree::open(cache)?, GIVEN_UP, &all)
+}
+
+/// The paths that entities give up, by ID.
+pub(crate) type GivenUp = BTreeMap<String, BTreeSet<BString>>;
+
+/// Returns what checks have found until now.
+pub(crate) fn given_up(locations: &Locations) -> GivenUp {
+    let mut all = GivenUp::new();
+    for by_id in
+        cache_folders(locations).iter().filter_map(|folder| read::<Vec<(String, Vec<Text>)>>(&folder.join(GIVEN_UP)))
+    {
+        all.extend(by_id.into_iter().map(|(id, paths)| (id, paths.into_iter().map(|path| path.0).collect())));
+    }
+    all
 }
 
 /// Writes the names of systemd's units that must not run to the plugin's cache directory, so that no package starts them when it is

@@ -38,7 +38,7 @@ mod tracks;
 
 use crate::base_store::BaseStore;
 use crate::canonical::CanonicalPaths;
-use crate::claims::{self, Leaving, Recursive};
+use crate::claims::{self, GivenUp, Leaving, Recursive};
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::locations::Locations;
@@ -99,6 +99,8 @@ pub struct Tracker {
     held: HeldPaths,
     /// The directories whose declarations cover the permissions of everything below, read on first use.
     recursive: Arc<OnceLock<HashMap<PathBuf, Recursive>>>,
+    /// The paths that checks have found to be given up, read on first use.
+    given_up: Arc<OnceLock<GivenUp>>,
     locations: Arc<Locations>,
     /// The maximum number of threads for the paths of one entity.
     threads: usize,
@@ -124,6 +126,7 @@ impl Tracker {
             own,
             held: HeldPaths::default(),
             recursive: Arc::default(),
+            given_up: Arc::default(),
             locations: Arc::new(locations.clone()),
             threads: 1,
         })
@@ -293,6 +296,7 @@ impl Tracker {
             edited: self.edited.clone(),
             held: self.held.clone(),
             recursive: Arc::clone(&self.recursive),
+            given_up: Arc::clone(&self.given_up),
             locations: Arc::clone(&self.locations),
             threads: self.threads,
         })

@@ -13,7 +13,7 @@ use crate::render::{self, Rendered};
 use crate::source::Item;
 use crate::together::Shared;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::Claim;
+use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Decision, Found, State, Track, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict, edited};
@@ -102,6 +102,7 @@ impl<'a> Executor<'a> {
         if plan.is_empty() {
             return Ok(Verdict::InDesiredState);
         }
+        claims::publish_given_up(self.host.locations(), &entity.id(), &plan.restore)?;
         let kept = plan.edited().map(|path| edited::would_keep(&self.host.below_root(path)));
         Ok(Verdict::WouldChange(kept.chain(plan.shown(self.host, Change::doing)).collect()))
     }

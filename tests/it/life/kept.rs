@@ -908,4 +908,18 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "what a scaffold has purged becomes a directory",
+        &[Fill("etc/app", Purging(&["y", "sub/z"], 1)), KillForced("unlink", 3), Define("etc/app/x", Directory), Apply],
+    ),
+    (
+        "a file of a scaffold becomes a declaration, while the scaffold stays",
+        &[
+            Fill("etc/app", Scaffold(&["x", "y"], 0)),
+            Apply,
+            Fill("etc/app", Scaffold(&["y", "sub/z"], 0)),
+            Define("etc/app/x", File("ours\n")),
+            Apply,
+        ],
+    ),
 ];

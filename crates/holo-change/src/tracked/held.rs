@@ -486,10 +486,24 @@ impl Tracker {
         // A killed run has not made it yet.
         let is_unmade = matches!(&held.holding, Holding::Tracked(track)
             if track.provisioned.is_none() && self.state(path).is_ok_and(|current| current == track.base));
-        Ok(held.conflict(path, claims).filter(|_| !is_unmade))
+        Ok(held.conflict(path, claims).filter(|_| !is_unmade && !self.is_given_up(&held)))
     }
 
-    /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, or has an overlay on.
+    /// For a check: returns the state in which another entity leaves a path of its tree that it does not make any more.
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub fn given_up(&self, path: &Path, id: &str) -> Result<Option<State>> {
+        let held = self.held()?.find(path, &self.own.plugin, id).filter(|held| self.is_given_up(held));
+        held.map(|held| Ok(held.track(&self.own, self.state(path).ok())?.base)).transpose()
+    }
+
+    fn is_given_up(&self, held: &HeldPath) -> bool {
+        let given_up = self.given_up.get_or_init(|| claims::given_up(&self.locations));
+        given_up.get(&held.origin.id).is_some_and(|paths| paths.contains(&held.origin.path.0))
+    }
+
+    /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, gives it up, or has an overlay on.
     /// Originals in the state database are written to `copy`. There is no file if the path did not exist; `None` means that no such
     /// entity holds the path.
     ///
@@ -497,7 +511,7 @@ impl Tracker {
     /// If a record cannot be read, or the copy cannot be written.
     pub fn original(&self, path: &Path, id: &str, claims: &Claims, copy: &PathHandle) -> Result<Option<PathHandle>> {
         let held = self.held()?.find(path, &self.own.plugin, id);
-        let Some(held) = held.filter(|held| held.claim(path, claims).is_none()) else {
+        let Some(held) = held.filter(|held| held.claim(path, claims).is_none() || self.is_given_up(held)) else {
             return Ok(self.overlays.base(path));
         };
         let Some(store) = self.own.store(&held.origin.plugin) else { return Ok(None) };

@@ -7,6 +7,7 @@ use crate::error::ArchiveError;
 use crate::extract::{Selection, list};
 use crate::listing::Listing;
 use crate::removal;
+use holo_change::claims;
 use holo_change::manifest::{EntryKind, ManifestEntry};
 use holo_change::tree_store::{OwnedTree, PathOwners, PendingEntry, TreeError};
 use holo_download::Digests;
@@ -150,7 +151,13 @@ impl Deployment<'_> {
             return Ok(extracted.reject_conflicts(&PathOwners::default(), claims)?);
         };
         match extracted.losses(&entries, &owners, claims)? {
-            losses if losses.is_empty() => Ok(()),
+            losses if losses.is_empty() => {
+                let tree = PathBuf::from(self.tree()?.unwrap_or_default());
+                let before = extracted.manifest().map(|manifest| manifest.entries.keys()).into_iter().flatten();
+                let given_up: Vec<_> =
+                    before.filter(|path| !entries.contains_key(*path)).map(|path| tree.join(path)).collect();
+                Ok(claims::publish_given_up(self.host.locations(), self.id, &given_up)?)
+            }
             losses => Err(removal::explain(TreeError::LosesChanges(losses), directory, output)),
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Subject {
     pub(super) remembered: Remembered<Tracks>,
     /// The entities that had the path before.
     pub(super) takes_over: Vec<String>,
+    /// For a check, the state to which another entity restores the path before.
+    restored: Option<State>,
 }
 
 impl Subject {
@@ -115,7 +117,21 @@ impl<'a> Inspection<'a> {
                 other.shown()
             )));
         }
-        Ok(Subject { path, remembered, takes_over })
+        Ok(Subject { path, remembered, takes_over, restored: None })
+    }
+
+    /// Like [`Inspection::subject`], for a check: knows the paths that other entities give up before.
+    fn subject_of_check(&self, entity: &DeclaredFile) -> Result<Subject, DeclaredError> {
+        let (path, record) = (self.tracker.canonical(&entity.path)?, self.recall(entity)?);
+        // As long as there is an overlay on it, it is not given up.
+        if record.is_none()
+            && entity.overlay.is_none()
+            && let Some(restored) = self.tracker.given_up(&path, &entity.id())?
+        {
+            let remembered = Remembered::new(&entity.report(), Tracks::default());
+            return Ok(Subject { path, remembered, takes_over: Vec::new(), restored: Some(restored) });
+        }
+        self.subject(entity, record)
     }
 
     /// Returns the claim of another entity that has made the path.
@@ -131,7 +147,7 @@ impl<'a> Inspection<'a> {
         definition: &FileDefinition,
         force: bool,
     ) -> Result<(Decision, Wanted, State), DeclaredError> {
-        let current = self.tracker.state(&subject.path)?;
+        let current = subject.restored.clone().map_or_else(|| self.tracker.state(&subject.path), Ok)?;
         let wanted = wanted::of(definition, &subject.path, &current, force, self.host, &self.tracker)?;
         let desired = wanted.desired();
         let track = subject.remembered.base.get(&subject.path);
@@ -186,7 +202,7 @@ impl<'a> Inspection<'a> {
             None => None,
         };
         let inspection = foreseeing.as_ref().unwrap_or(self);
-        let subject = inspection.subject(entity, inspection.recall(entity)?)?;
+        let subject = inspection.subject_of_check(entity)?;
         inspection.check_declared(entity, definition, subject, mode, output)
     }
 
