@@ -99,6 +99,10 @@ impl<'a> Executor<'a> {
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.overwrites()) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
+        // An apply takes over what orphans hold in the target, and restores it, which is then all that they would do.
+        for (other, paths) in known.remembered.base.tracks().taken_over() {
+            claims::publish_given_up(self.host.locations(), other, &paths)?;
+        }
         if plan.is_empty() {
             return Ok(Verdict::InDesiredState);
         }
@@ -317,7 +321,8 @@ impl Executor<'_> {
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let shared = entity.together.shared();
-        remembered.base.tracks_mut().forget_taken(&entity.id(), &shared.claims(self.host).paths);
+        let claims = &shared.claims(self.host).paths;
+        self.tracker.forget_taken(remembered.base.tracks_mut(), &entity.id(), claims);
         let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
         if scrubbing.only_waits() || scrubbing.found.is_empty() {
             return Ok(Verdict::InDesiredState);
@@ -393,8 +398,10 @@ impl Executor<'_> {
         for path in &scrubbing.waiting {
             output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));
         }
-        // A killed scrub may have left nothing but the record.
-        if scrubbing.found.is_empty() {
+        // A killed scrub may have left nothing but the record; or another entity determines what is left.
+        let (shared, id) = (entity.together.shared(), entity.id());
+        let is_taken = |path: &PathBuf| shared.claims(self.host).paths.is_taken_from(&id, path);
+        if scrubbing.changes.is_empty() && scrubbing.found.keys().all(is_taken) {
             return Ok(Applied::Unchanged);
         }
         // A file may have been created in a directory in the meantime, and the directory was kept.

@@ -922,4 +922,35 @@ pub(super) const LIVES: &[(&str, &[Step])] = &[
             Apply,
         ],
     ),
+    (
+        "a declaration takes the last file from a scaffold whose directory is declared then",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 1)),
+            Apply,
+            Define("etc/app/x", Absent),
+            Fill("etc/app", Recursive("0750")),
+            Apply,
+        ],
+    ),
+    (
+        "a scaffold takes over a record of which nothing is left",
+        &[
+            Fill("etc/app", Scaffold(&["x"], 0)),
+            Define("etc/app/sub/z", File("ours\n")),
+            FillDisk("fdatasync", 1),
+            Delete("etc/app/sub/z"),
+            Define("etc/app/sub/z", Nothing),
+            Apply,
+        ],
+    ),
+    (
+        "what a scaffold has purged before a full disk is declared while the scaffold is refused",
+        &[
+            Fill("etc/app", Purging(&["y", "sub/z"], 0)),
+            FillDisk("fsync", 4),
+            Define("etc/app/sub/z", Directory),
+            Define("etc/app/x", Access("other\n[life]\nkey = 3\n")),
+            Apply,
+        ],
+    ),
 ];

@@ -19,6 +19,7 @@ use crate::locations::Locations;
 use crate::manifest::{EntryKind, Manifest, ManifestEntry, ManifestRecord};
 use crate::path_handle::{ExtendedAttributes, PathHandle, Tree};
 use crate::paths::{path_bytes, without_root};
+use bstr::BStr;
 use holo_protocol::Text;
 use holo_state::Durability;
 use std::collections::{BTreeMap, BTreeSet};
@@ -413,16 +414,6 @@ impl Tracks {
     pub(super) fn take_origins(&mut self) -> Vec<Origin> {
         self.0.values_mut().filter_map(|track| track.taken_from.take()).collect()
     }
-
-    /// Returns the entities from which paths are being taken over, each once.
-    #[must_use]
-    pub fn taken_over_from(&self) -> Vec<&str> {
-        let origins = self.0.values().filter_map(|track| track.taken_from.as_ref());
-        let mut ids: Vec<&str> = origins.map(|origin| origin.id.as_str()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
 }
 
 impl Tracker {
@@ -483,9 +474,11 @@ impl Tracker {
     /// If the records cannot be read.
     pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Result<Option<&'c Claim>> {
         let Some(held) = self.held()?.find(path, &self.own.plugin, id) else { return Ok(None) };
-        // A killed run has not made it yet.
-        let is_unmade = matches!(&held.holding, Holding::Tracked(track)
-            if track.provisioned.is_none() && self.state(path).is_ok_and(|current| current == track.base));
+        // A killed run has not made it yet, or has just removed it.
+        let is_unmade = matches!(&held.holding, Holding::Tracked(track) if self.state(path).is_ok_and(|current| {
+            let is_removed = current == State::Absent && track.intent.as_ref() == Some(&current);
+            is_removed || (track.provisioned.is_none() && current == track.base)
+        }));
         Ok(held.conflict(path, claims).filter(|_| !is_unmade && !self.is_given_up(&held)))
     }
 
@@ -498,9 +491,21 @@ impl Tracker {
         held.map(|held| Ok(held.track(&self.own, self.state(path).ok())?.base)).transpose()
     }
 
+    /// For a check of an orphan: removes the tracks of paths that other entities take over before.
+    pub fn forget_taken(&self, tracks: &mut Tracks, id: &str, claims: &Claims) {
+        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
+        let is_taken = |path: &&PathBuf| claims.is_taken_from(id, path) || self.gives_up(id, path_bytes(path).as_ref());
+        paths.iter().filter(is_taken).for_each(|path| tracks.forget(path));
+    }
+
     fn is_given_up(&self, held: &HeldPath) -> bool {
+        self.gives_up(&held.origin.id, held.origin.path.0.as_ref())
+    }
+
+    /// Returns true if a check has found that an entity gives up a path.
+    fn gives_up(&self, id: &str, path: &BStr) -> bool {
         let given_up = self.given_up.get_or_init(|| claims::given_up(&self.locations));
-        given_up.get(&held.origin.id).is_some_and(|paths| paths.contains(&held.origin.path.0))
+        given_up.get(id).is_some_and(|paths| paths.contains(path))
     }
 
     /// Returns the copy of the original file of a path that another entity holds, which is no longer defined, gives it up, or has an overlay on.

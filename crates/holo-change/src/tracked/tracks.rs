@@ -2,7 +2,6 @@
 
 use super::contents::{Contents, Digest};
 use super::state::State;
-use crate::claims::Claims;
 use crate::error::Result;
 use crate::path_handle::{ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::paths::path_bytes;
@@ -229,10 +228,14 @@ impl Tracks {
         self.0.remove(&path_bytes(path));
     }
 
-    /// Removes the tracks of paths that other entities are about to take over from an orphan.
-    pub fn forget_taken(&mut self, id: &str, claims: &Claims) {
-        let paths: Vec<PathBuf> = self.iter().map(|(path, _)| path).collect();
-        paths.iter().filter(|path| claims.is_taken_from(id, path)).for_each(|path| self.forget(path));
+    /// Returns the paths that are being taken over, by the entities that had them.
+    #[must_use]
+    pub fn taken_over(&self) -> BTreeMap<&str, Vec<PathBuf>> {
+        let mut by_id: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+        for origin in self.0.values().filter_map(|track| track.taken_from.as_ref()) {
+            by_id.entry(&origin.id).or_default().push(origin.path());
+        }
+        by_id
     }
 
     /// Returns true if the path is a temporary file for a tracked path.

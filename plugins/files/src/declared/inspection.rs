@@ -306,7 +306,7 @@ impl<'a> Inspection<'a> {
     fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let had_paths = !remembered.base.is_empty();
-        remembered.base.forget_taken(&entity.id(), self.claims());
+        self.tracker.forget_taken(&mut remembered.base, &entity.id(), self.claims());
         if remembered.base.is_empty() && had_paths {
             return Ok(Verdict::InDesiredState);
         }

@@ -133,7 +133,7 @@ fn the_base_stays_the_first_one() {
         assert_eq!(machine.make(plugin, "a:two", &[("/x", "two")]), ["a:one"]);
         assert!(machine.run("p").known("a:one").is_none());
         let run = machine.run(plugin);
-        assert!(run.remembered("a:two").base.taken_over_from().is_empty());
+        assert!(run.remembered("a:two").base.taken_over().is_empty());
         assert_eq!(machine.read("x"), "two");
         machine.scrub(plugin, "a:two");
         assert_eq!(machine.read("x"), "found");
@@ -223,7 +223,7 @@ fn a_base_that_cannot_be_read_is_not_taken_over() {
     let run = machine.run("q");
     let mut remembered = run.remembered("a:two");
     run.tracker.adopt(&mut remembered, ["/x".into()]).unwrap();
-    assert_eq!(remembered.base.taken_over_from(), ["a:one"]);
+    assert_eq!(remembered.base.taken_over(), [("a:one", vec!["/x".into()])].into());
     let digest = |text: &str| Digest::of_bytes(text.as_bytes());
     let keep_only = |plugin: &str, digests: &[Digest]| {
         machine.run(plugin).own().contents().keep_only(&digests.iter().cloned().collect()).unwrap();
