@@ -18,7 +18,6 @@ mod machine;
 mod steps;
 
 use holo_testing::random::{Random, cases_of};
-use holo_testing::require::is_complete;
 use holo_testing::{Need, trial_of};
 use libtest_mimic::Trial;
 use machine::{Machine, Verdict};
@@ -27,15 +26,13 @@ use steps::Step;
 
 /// The variable with the number of lives.
 const LIVES: &str = "HOLO_TEST_LIVES";
-const USUAL: u64 = 25;
-/// The number of lives in a complete run.
-const ALL: u64 = 100;
+const USUAL: u64 = 100;
 const STEPS: usize = 24;
 const NEEDS: [Need; 3] = [Need::Root, Need::ExtendedAttributes, Need::Program("strace")];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![trial_of("random lives", &NEEDS, || {
-        cases_of(LIVES, if is_complete() { ALL } else { USUAL }, random_life);
+        cases_of(LIVES, USUAL, random_life);
     })];
     trials.extend(kept::LIVES.iter().map(|(name, steps)| {
         trial_of(name, &NEEDS, move || {

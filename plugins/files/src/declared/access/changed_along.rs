@@ -1,0 +1,141 @@
+//! Permissions that directories have changed along with everything below, of paths that are declarations of their own now. A declaration puts
+//! the original ones back itself, before it looks at its path: the directory may come later, if an orphan is scrubbed between them.
+
+use super::{AccessTracks, Others, Plan, Step, current, is_recursive, records};
+use crate::declared::entity::DeclaredFile;
+use crate::declared::inspection::Inspection;
+use crate::declared::wanted::DeclaredError;
+use holo_change::Kind;
+use holo_change::access::Access;
+use holo_change::base_store::Remembered;
+use holo_change::tracked::Decision;
+use holo_plugin::{Host, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// These permissions, with their records.
+pub(in crate::declared) struct ChangedAlong {
+    records: BTreeMap<String, Remembered<AccessTracks>>,
+    /// The entities that have changed them.
+    by: BTreeMap<PathBuf, String>,
+}
+
+impl ChangedAlong {
+    pub(in crate::declared) fn read(host: &Host) -> Result<ChangedAlong, DeclaredError> {
+        let (store, mut records, mut by) = (records(host), BTreeMap::new(), BTreeMap::new());
+        for id in store.ids()? {
+            let Some(record) = store.recall::<AccessTracks>(&id)?.filter(is_recursive) else { continue };
+            by.extend(record.base.iter().map(|(path, _)| (path, id.clone())));
+            records.insert(id, record);
+        }
+        Ok(ChangedAlong { records, by })
+    }
+
+    /// Returns what a declaration has to itself now, with the entities that have changed it.
+    fn of(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Vec<(&str, PathBuf)>, DeclaredError> {
+        let Some(definition) = entity.definition.as_ref().filter(|_| !self.by.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let (path, own) = (inspection.tracker.canonical(&entity.path)?, entity.id());
+        let others = definition.recurse.then(|| Others::new(inspection.claims(), &own, &path));
+        let is_ours = |below: &Path| match &others {
+            _ if below == path => true,
+            Some(others) => !others.decide(below) && !others.decide_around(below, &path),
+            None => false,
+        };
+        let from = self.by.range(path.clone()..).take_while(|(below, _)| below.starts_with(&path));
+        let from = from.filter(|(below, by)| **by != own && is_ours(below));
+        Ok(from.map(|(below, by)| (by.as_str(), below.clone())).collect())
+    }
+
+    /// Returns the step that restores the original permissions of a path, unless they are right, or somebody has changed them since.
+    fn step(&self, by: &str, path: &Path, inspection: &Inspection<'_>) -> Result<Option<Step>, DeclaredError> {
+        let Some(track) = self.records.get(by).and_then(|record| record.base.get(path)) else { return Ok(None) };
+        let place = inspection.tracker.place(path);
+        let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
+        let missing = track.restoration(&current, stat.kind == Kind::File);
+        let is_ours = !missing.is_empty() && track.decide(&current, &missing, &[]) != Decision::NeedsForce;
+        Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
+    }
+
+    /// Returns the steps for a declaration, and the paths that other entities no longer have to record. What orphans have changed, they restore
+    /// themselves before.
+    fn released(
+        &self,
+        entity: &DeclaredFile,
+        inspection: &Inspection<'_>,
+    ) -> Result<(Plan, Vec<(String, PathBuf)>), DeclaredError> {
+        let (mut plan, mut paths) = (Plan::default(), Vec::new());
+        for (by, path) in self.of(entity, inspection)? {
+            if inspection.claims().has(by) {
+                plan.released.extend(self.step(by, &path, inspection)?);
+                paths.push((by.to_owned(), path));
+            }
+        }
+        Ok((plan, paths))
+    }
+
+    /// Restores the original permissions of what declarations have to themselves now, so that they find the original state. `began` is called
+    /// for each of them before something is changed. Returns the changes, or the error, by the index of the declaration.
+    pub(in crate::declared) fn give_up(
+        mut self,
+        entities: &[(usize, &DeclaredFile)],
+        inspection: &Inspection<'_>,
+        began: &mut dyn FnMut(usize),
+    ) -> Result<BTreeMap<usize, Result<Vec<String>, DeclaredError>>, DeclaredError> {
+        let (mut changes, mut given_up) = (BTreeMap::new(), Vec::new());
+        for &(index, entity) in entities {
+            match self.released(entity, inspection) {
+                Ok((plan, paths)) => {
+                    given_up.extend(paths);
+                    if !plan.released.is_empty() {
+                        began(index);
+                        let shown = inspection.host.below_root(&entity.path);
+                        changes.insert(index, plan.take().map(|()| plan.changes(("", "restored"), &shown)));
+                    }
+                }
+                Err(error) => {
+                    changes.insert(index, Err(error));
+                }
+            }
+        }
+        let mut touched = BTreeSet::new();
+        for (by, path) in given_up {
+            if let Some(record) = self.records.get_mut(&by) {
+                record.base.remove(&path);
+                touched.insert(by);
+            }
+        }
+        let store = records(inspection.host);
+        for record in touched.iter().filter_map(|id| self.records.get(id)) {
+            store.keep(record)?;
+        }
+        Ok(changes)
+    }
+
+    /// Returns the verdict on an entity that is found in its desired state. What another entity has changed becomes original again before,
+    /// either by the declaration itself, or because the other entity is an orphan.
+    pub(in crate::declared) fn verdict(
+        &self,
+        entity: &DeclaredFile,
+        inspection: &Inspection<'_>,
+    ) -> Result<Verdict, DeclaredError> {
+        let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
+        let (plan, _) = self.released(entity, inspection)?;
+        let mut changes = plan.changes(("", "would restore"), &inspection.host.below_root(&entity.path));
+        for (by, path) in self.of(entity, inspection)? {
+            let step = self.step(by, &path, inspection)?;
+            let Some(step) = step.filter(|_| !inspection.claims().has(by)) else { continue };
+            let declared = Access {
+                mode: step.missing.mode.filter(|_| definition.mode.is_some()),
+                uid: step.missing.uid.filter(|_| definition.owner.is_some()),
+                gid: step.missing.gid.filter(|_| definition.group.is_some()),
+                ..Access::default()
+            };
+            if !declared.is_empty() {
+                changes.push(format!("would change {} of {}", declared.parts(), step.place.shown().display()));
+            }
+        }
+        Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })
+    }
+}
