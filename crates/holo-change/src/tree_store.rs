@@ -337,6 +337,14 @@ impl OwnedTree {
         manifest.entries.keys().all(|path| manifest.waiting.contains(path)) && !self.waiting().is_empty()
     }
 
+    /// Returns the canonical paths that a version does not contain any more, except for those with overlays, which wait.
+    #[must_use]
+    pub fn given_up(&self, wanted: &BTreeMap<PathBuf, ManifestEntry>) -> Vec<PathBuf> {
+        let listed = self.manifest.iter().flat_map(|manifest| manifest.entries.keys());
+        let gone = listed.filter(|path| !wanted.contains_key(*path) && !self.location.is_overlaid(path));
+        gone.map(|path| self.location.full(path)).collect()
+    }
+
     /// Returns the paths with manual changes that a change of the tree to these entries would lose.
     ///
     /// # Errors

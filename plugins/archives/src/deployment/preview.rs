@@ -152,10 +152,7 @@ impl Deployment<'_> {
         };
         match extracted.losses(&entries, &owners, claims)? {
             losses if losses.is_empty() => {
-                let tree = PathBuf::from(self.tree()?.unwrap_or_default());
-                let before = extracted.manifest().map(|manifest| manifest.entries.keys()).into_iter().flatten();
-                let given_up: Vec<_> =
-                    before.filter(|path| !entries.contains_key(*path)).map(|path| tree.join(path)).collect();
+                let given_up = extracted.given_up(&entries);
                 Ok(claims::publish_given_up(self.host.locations(), self.id, &given_up)?)
             }
             losses => Err(removal::explain(TreeError::LosesChanges(losses), directory, output)),
