@@ -119,6 +119,8 @@ pub fn publish_some(locations: &Locations, mut claims: Vec<Claim>) -> Result<()>
 
 fn write_claims(cache: &Arc<Tree>, claims: &[Claim]) -> Result<()> {
     write(cache, CLAIMS, &claims)?;
+    // A watch scans and checks again and again.
+    cache.place(Path::new(GIVEN_UP)).remove()?;
     // In a file of their own, because each set asks for them, and there may be many claims.
     let recursive: Vec<&Claim> = claims.iter().filter(|claim| claim.recursive.is_some()).collect();
     match recursive.is_empty() {
