@@ -199,8 +199,8 @@ fn leaving_in(cache: &Path) -> (Leaving, BTreeSet<PathBuf>) {
     (leaving.collect(), gone.into_iter().map(path).collect())
 }
 
-/// Adds the paths that an entity no longer makes to those in the plugin's cache directory. Only a check does so: an apply of the entity
-/// restores their originals, before other entities that claim them now are applied.
+/// Adds the paths that an entity no longer makes to those in the plugin's cache directory. Only checks do so: an apply restores the originals
+/// before other entities that claim the paths now are applied, and before an orphan from which they are taken over.
 ///
 /// # Errors
 /// If they cannot be written.
@@ -222,10 +222,11 @@ pub(crate) type GivenUp = BTreeMap<String, BTreeSet<BString>>;
 /// Returns what checks have found until now.
 pub(crate) fn given_up(locations: &Locations) -> GivenUp {
     let mut all = GivenUp::new();
-    for by_id in
-        cache_folders(locations).iter().filter_map(|folder| read::<Vec<(String, Vec<Text>)>>(&folder.join(GIVEN_UP)))
-    {
-        all.extend(by_id.into_iter().map(|(id, paths)| (id, paths.into_iter().map(|path| path.0).collect())));
+    let published = cache_folders(locations)
+        .into_iter()
+        .filter_map(|folder| read::<Vec<(String, Vec<Text>)>>(&folder.join(GIVEN_UP)));
+    for (id, paths) in published.flatten() {
+        all.entry(id).or_default().extend(paths.into_iter().map(|path| path.0));
     }
     all
 }
