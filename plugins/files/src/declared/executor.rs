@@ -24,7 +24,7 @@ struct Executor<'a> {
     store: TrackStore<Tracks>,
     /// True if there may be permission records.
     has_access: bool,
-    /// What was changed of entities before they are applied, by their indices: the file, by the removal of its overlay, or permissions.
+    /// The changes made before an entity is applied, by its index: its overlay was removed, or its original permissions were restored.
     changed_before: BTreeMap<usize, Result<Vec<String>, DeclaredError>>,
 }
 

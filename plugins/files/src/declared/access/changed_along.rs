@@ -1,5 +1,6 @@
-//! Permissions that directories have changed along with everything below, of paths that are declarations of their own now. A declaration puts
-//! the original ones back itself, before it looks at its path: the directory may come later, if an orphan is scrubbed between them.
+//! Paths whose permissions were changed by a directory with `recurse`, and that have a declaration of their own now. The declaration restores
+//! the original permissions before it inspects its path. It cannot leave that to the directory, which may be applied later if an orphan is
+//! scrubbed between them.
 
 use super::{AccessTracks, Others, Plan, Step, current, is_recursive, records};
 use crate::declared::entity::DeclaredFile;
@@ -31,7 +32,7 @@ impl ChangedAlong {
         Ok(ChangedAlong { records, by })
     }
 
-    /// Returns what a declaration has to itself now, with the entities that have changed it.
+    /// Returns the paths that this declaration covers now, each with the ID of the entity that changed its permissions.
     fn of(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Vec<(&str, PathBuf)>, DeclaredError> {
         let Some(definition) = entity.definition.as_ref().filter(|_| !self.by.is_empty()) else {
             return Ok(Vec::new());
@@ -58,8 +59,8 @@ impl ChangedAlong {
         Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
     }
 
-    /// Returns the steps for a declaration, and the paths that other entities no longer have to record. What orphans have changed, they restore
-    /// themselves before.
+    /// Returns the steps for a declaration, and the paths that other entities need not record any longer. Orphans are left out: they have
+    /// restored what they changed by then.
     fn released(
         &self,
         entity: &DeclaredFile,
@@ -75,8 +76,8 @@ impl ChangedAlong {
         Ok((plan, paths))
     }
 
-    /// Restores the original permissions of what declarations have to themselves now, so that they find the original state. `began` is called
-    /// for each of them before something is changed. Returns the changes, or the error, by the index of the declaration.
+    /// Restores the original permissions of the paths that declarations cover now, so that these record the original state. `began` is called
+    /// for each declaration before anything is changed. Returns the changes, or the error, by the index of the declaration.
     pub(in crate::declared) fn give_up(
         mut self,
         entities: &[(usize, &DeclaredFile)],
@@ -113,8 +114,8 @@ impl ChangedAlong {
         Ok(changes)
     }
 
-    /// Returns the verdict on an entity that is found in its desired state. What another entity has changed becomes original again before,
-    /// either by the declaration itself, or because the other entity is an orphan.
+    /// Returns the verdict on an entity that is found in its desired state. If another entity changed its permissions, they are restored
+    /// first: by the declaration itself or, if the other entity is an orphan, by that.
     pub(in crate::declared) fn verdict(
         &self,
         entity: &DeclaredFile,
