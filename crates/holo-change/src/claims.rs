@@ -2,7 +2,7 @@
 //! apply, and other facts about entities that other plugins must know then.
 //!
 //! A plugin writes its claims to its cache directory when it has scanned its entities. By the time of the first apply,
-//! all plugins have done so.
+//! all plugins have done so. What entities give up is only found by their checks, which add it then.
 
 use crate::error::{PathError, Result};
 use crate::locations::Locations;
@@ -199,25 +199,31 @@ fn leaving_in(cache: &Path) -> (Leaving, BTreeSet<PathBuf>) {
     (leaving.collect(), gone.into_iter().map(path).collect())
 }
 
-/// Adds the paths that an entity no longer makes to those in the plugin's cache directory. Only checks do so: an apply restores the originals
+/// The paths that entities give up, by ID.
+pub type GivenUp = BTreeMap<String, BTreeSet<BString>>;
+
+/// Adds the paths that entities no longer make to those in the plugin's cache directory. Only checks do so: an apply restores the originals
 /// before other entities that claim the paths now are applied, and before an orphan from which they are taken over.
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn publish_given_up(locations: &Locations, id: &str, paths: &[PathBuf]) -> Result<()> {
+pub fn publish_given_up<'i>(
+    locations: &Locations,
+    given_up: impl IntoIterator<Item = (&'i str, Vec<PathBuf>)>,
+) -> Result<()> {
     static ADDING: Mutex<()> = Mutex::new(());
-    if paths.is_empty() {
+    let text = |path: &PathBuf| Text(path_bytes(path));
+    let given_up = given_up.into_iter().filter(|(_, paths)| !paths.is_empty());
+    let mut new = given_up.map(|(id, paths)| (id.to_owned(), paths.iter().map(text).collect())).peekable();
+    if new.peek().is_none() {
         return Ok(());
     }
     let _adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = locations.cache_dir();
     let mut all = read::<Vec<(String, Vec<Text>)>>(&cache.join(GIVEN_UP)).unwrap_or_default();
-    all.push((id.to_owned(), paths.iter().map(|path| Text(path_bytes(path))).collect()));
+    all.extend(new);
     write(&Tree::open(cache)?, GIVEN_UP, &all)
 }
-
-/// The paths that entities give up, by ID.
-pub(crate) type GivenUp = BTreeMap<String, BTreeSet<BString>>;
 
 /// Returns what checks have found until now.
 pub(crate) fn given_up(locations: &Locations) -> GivenUp {

@@ -100,13 +100,12 @@ impl<'a> Executor<'a> {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         // An apply takes over what orphans hold in the target, and restores it, which is then all that they would do.
-        for (other, paths) in known.remembered.base.tracks().taken_over() {
-            claims::publish_given_up(self.host.locations(), other, &paths)?;
-        }
+        let (id, taken_over) = (entity.id(), known.remembered.base.tracks().taken_over());
+        let restored = if plan.is_empty() { Vec::new() } else { plan.restore.clone() };
+        claims::publish_given_up(self.host.locations(), taken_over.into_iter().chain([(&*id, restored)]))?;
         if plan.is_empty() {
             return Ok(Verdict::InDesiredState);
         }
-        claims::publish_given_up(self.host.locations(), &entity.id(), &plan.restore)?;
         let kept = plan.edited().map(|path| edited::would_keep(&self.host.below_root(path)));
         Ok(Verdict::WouldChange(kept.chain(plan.shown(self.host, Change::doing)).collect()))
     }

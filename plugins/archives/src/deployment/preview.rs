@@ -153,7 +153,7 @@ impl Deployment<'_> {
         match extracted.losses(&entries, &owners, claims)? {
             losses if losses.is_empty() => {
                 let given_up = extracted.given_up(&entries);
-                Ok(claims::publish_given_up(self.host.locations(), self.id, &given_up)?)
+                Ok(claims::publish_given_up(self.host.locations(), [(self.id, given_up)])?)
             }
             losses => Err(removal::explain(TreeError::LosesChanges(losses), directory, output)),
         }

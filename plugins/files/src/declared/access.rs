@@ -206,13 +206,7 @@ impl<'a> Accesses<'a> {
             }
             let place = self.inspection.tracker.place(&path);
             let goes = || at == At::Check && matches!(edits::without_orphans(&path, self.inspection.host), Some(None));
-            if let Some((stat, current)) = current(&place, track)?.filter(|_| !goes()) {
-                let missing = track.restoration(&current, stat.kind == Kind::File);
-                // What was changed since is what the other entity finds.
-                if !missing.is_empty() && track.decide(&current, &missing, modes) != Decision::NeedsForce {
-                    released.push(Step { path: path.clone(), place, current, missing });
-                }
-            }
+            released.extend(Step::releasing(&path, place, track, modes)?.filter(|_| !goes()));
             left.push(path);
         }
         Ok((released, left))
@@ -381,6 +375,20 @@ struct Step {
 }
 
 impl Step {
+    /// Returns the step that restores the original permissions of a path, unless it is missing or has them. Those that somebody has changed
+    /// since are left to the entity that the path belongs to now.
+    fn releasing(
+        path: &Path,
+        place: PathHandle,
+        track: &AccessTrack,
+        modes: &[u32],
+    ) -> Result<Option<Step>, DeclaredError> {
+        let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
+        let missing = track.restoration(&current, stat.kind == Kind::File);
+        let is_ours = !missing.is_empty() && track.decide(&current, &missing, modes) != Decision::NeedsForce;
+        Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
+    }
+
     fn take(&self) -> Result<(), PathError> {
         match self.missing.give(&self.place) {
             // A user of the directory may have removed the path since.

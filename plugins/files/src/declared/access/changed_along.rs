@@ -2,14 +2,12 @@
 //! the original permissions before it inspects its path. It cannot leave that to the directory, which may be applied later if an orphan is
 //! scrubbed between them.
 
-use super::{AccessTracks, Others, Plan, Step, current, is_recursive, records};
+use super::{AccessTracks, Others, Plan, Step, is_recursive, records};
 use crate::declared::entity::DeclaredFile;
 use crate::declared::inspection::Inspection;
 use crate::declared::wanted::DeclaredError;
-use holo_change::Kind;
 use holo_change::access::Access;
 use holo_change::base_store::Remembered;
-use holo_change::tracked::Decision;
 use holo_plugin::{Host, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,14 +47,10 @@ impl ChangedAlong {
         Ok(from.map(|(below, by)| (by.as_str(), below.clone())).collect())
     }
 
-    /// Returns the step that restores the original permissions of a path, unless they are right, or somebody has changed them since.
+    /// Returns the step that restores the original permissions of a path, if it is to be taken.
     fn step(&self, by: &str, path: &Path, inspection: &Inspection<'_>) -> Result<Option<Step>, DeclaredError> {
         let Some(track) = self.records.get(by).and_then(|record| record.base.get(path)) else { return Ok(None) };
-        let place = inspection.tracker.place(path);
-        let Some((stat, current)) = current(&place, track)? else { return Ok(None) };
-        let missing = track.restoration(&current, stat.kind == Kind::File);
-        let is_ours = !missing.is_empty() && track.decide(&current, &missing, &[]) != Decision::NeedsForce;
-        Ok(is_ours.then(|| Step { path: path.to_owned(), place, current, missing }))
+        Step::releasing(path, inspection.tracker.place(path), track, &[])
     }
 
     /// Returns the steps for a declaration, and the paths that other entities need not record any longer. Orphans are left out: they have
@@ -122,11 +116,13 @@ impl ChangedAlong {
         inspection: &Inspection<'_>,
     ) -> Result<Verdict, DeclaredError> {
         let Some(definition) = &entity.definition else { return Ok(Verdict::InDesiredState) };
-        let (plan, _) = self.released(entity, inspection)?;
-        let mut changes = plan.changes(("", "would restore"), &inspection.host.below_root(&entity.path));
+        let (mut plan, mut changes) = (Plan::default(), Vec::new());
         for (by, path) in self.of(entity, inspection)? {
-            let step = self.step(by, &path, inspection)?;
-            let Some(step) = step.filter(|_| !inspection.claims().has(by)) else { continue };
+            let Some(step) = self.step(by, &path, inspection)? else { continue };
+            if inspection.claims().has(by) {
+                plan.released.push(step);
+                continue;
+            }
             let declared = Access {
                 mode: step.missing.mode.filter(|_| definition.mode.is_some()),
                 uid: step.missing.uid.filter(|_| definition.owner.is_some()),
@@ -137,6 +133,8 @@ impl ChangedAlong {
                 changes.push(format!("would change {} of {}", declared.parts(), step.place.shown().display()));
             }
         }
+        let restored = plan.changes(("", "would restore"), &inspection.host.below_root(&entity.path));
+        changes.splice(0..0, restored);
         Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })
     }
 }
