@@ -1,6 +1,7 @@
 //! systemd units, managed with its own tool. All managers of a host are combined, and each unit is passed to its own.
 
 mod adoption;
+mod bus;
 mod files;
 mod install;
 mod lists;

@@ -1,16 +1,17 @@
 //! D-Bus signals of systemd about units.
 
+use super::bus::{Callee, Connection, Message};
 use crate::providers::{ManagerError, UnitEvent};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::thread;
+use std::path::Path;
 use std::time::Duration;
-use zbus::blocking::connection::Builder;
-use zbus::blocking::{Connection, MessageIterator};
-use zbus::message::Message;
-use zbus::zvariant::Value;
+use std::{env, io, thread};
+
+/// The address of the bus, and the variable that names another one.
+const BUS: &str = "unix:path=/run/dbus/system_bus_socket";
+const BUS_VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
+/// The socket of systemd itself, for machines without a bus.
+const PRIVATE: &str = "/run/systemd/private";
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
@@ -55,29 +56,39 @@ pub(super) fn listen(hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), 
 }
 
 /// Connects to systemd, over the bus or directly, and subscribes to its signals.
-fn subscribed() -> zbus::Result<MessageIterator> {
-    let connection = Connection::system().or_else(|_| Builder::async_io_unix_stream(connect()?).p2p().build())?;
-    let messages = MessageIterator::from(&connection);
-    if connection.is_bus() {
-        let bus = zbus::blocking::fdo::DBusProxy::new(&connection)?;
-        for wanted in WANTED {
-            bus.add_match_rule(wanted.try_into()?)?;
-        }
+fn subscribed() -> io::Result<Connection> {
+    let (mut connection, destination) = match on_bus() {
+        Ok(connection) => (connection, Some(SYSTEMD)),
+        Err(_) => (Connection::open(Path::new(PRIVATE))?, None),
+    };
+    connection.call(&Callee { destination, path: OBJECT, interface: MANAGER }, "Subscribe", None)?;
+    Ok(connection)
+}
+
+fn on_bus() -> io::Result<Connection> {
+    let bus = Callee {
+        destination: Some("org.freedesktop.DBus"),
+        path: "/org/freedesktop/DBus",
+        interface: "org.freedesktop.DBus",
+    };
+    let address = env::var(BUS_VARIABLE).unwrap_or_else(|_| BUS.to_owned());
+    let path = address.strip_prefix("unix:path=").and_then(|path| path.split([',', ';']).next()).unwrap_or_default();
+    let mut connection = Connection::open(Path::new(path))?;
+    connection.call(&bus, "Hello", None)?;
+    for wanted in WANTED {
+        connection.call(&bus, "AddMatch", Some(wanted))?;
     }
-    let destination = connection.is_bus().then_some(SYSTEMD);
-    connection.call_method(destination, OBJECT, Some(MANAGER), "Subscribe", &())?;
-    Ok(messages)
+    Ok(connection)
 }
 
 /// Processes messages until the connection ends. Returns false if `hear` does.
 fn follow(
-    messages: MessageIterator,
+    mut connection: Connection,
     states: &mut HashMap<String, String>,
     hear: &mut dyn FnMut(UnitEvent<'_>) -> bool,
 ) -> bool {
-    for message in messages {
-        // Invalid messages are not those that systemd sends about units.
-        let Ok(message) = message else { break };
+    // After an invalid message, the connection is of no use any more.
+    while let Ok(message) = connection.receive() {
         let is_heard = match signal(&message) {
             Some(Signal::State { unit, state }) if states.get(&unit) != Some(&state) => {
                 let words = format!("it is {state} now");
@@ -103,20 +114,18 @@ enum Signal {
 
 /// Returns the signal in a message, if it is a wanted one.
 fn signal(message: &Message) -> Option<Signal> {
-    let header = message.header();
-    let member = header.member()?;
-    match (header.interface()?.as_str(), member.as_str()) {
-        ("org.freedesktop.DBus.Properties", "PropertiesChanged") => {
-            let unit = unescaped(header.path()?.as_str().strip_prefix(UNITS)?)?;
-            let body = message.body();
-            let (interface, changed, _): (&str, HashMap<&str, Value<'_>>, Vec<&str>) = body.deserialize().ok()?;
-            let state = changed.get("ActiveState").filter(|_| interface == UNIT)?;
-            Some(Signal::State { unit, state: String::try_from(state.try_clone().ok()?).ok()? })
+    let mut values = message.values();
+    match (message.interface.as_str(), message.member.as_str(), message.signature.as_str()) {
+        ("org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as") => {
+            let unit = unescaped(message.path.strip_prefix(UNITS)?)?;
+            let interface = values.text()?;
+            let state = values.text_of("ActiveState").filter(|_| interface == UNIT)?;
+            Some(Signal::State { unit, state: state.to_owned() })
         }
-        (MANAGER, "UnitFilesChanged") => Some(Signal::Any("a unit was enabled, disabled or masked")),
-        (MANAGER, "Reloading") => {
-            let is_begun: bool = message.body().deserialize().ok()?;
-            (!is_begun).then_some(Signal::Any("systemd has read its units anew"))
+        (MANAGER, "UnitFilesChanged", _) => Some(Signal::Any("a unit was enabled, disabled or masked")),
+        // The value tells whether it begins or ends.
+        (MANAGER, "Reloading", "b") => {
+            (values.number()? == 0).then_some(Signal::Any("systemd has read its units anew"))
         }
         _ => None,
     }
@@ -140,73 +149,11 @@ fn unescaped(label: &str) -> Option<String> {
     String::from_utf8(name).ok()
 }
 
-const SOCKET: &str = "/run/systemd/private";
-/// The start of the header field of the sender: its code and signature, the length (in native byte order), and the
-/// first letter of the name. Its first byte does not occur again in it.
-const SENDER: [&[u8]; 3] = [b"\x07\x01s\0", &24_u32.to_ne_bytes(), b"o"];
-/// The first letter of all unique names, which replaces that of the well-known name.
-const UNIQUE: u8 = b':';
-
-/// Connects to systemd.
-pub(super) fn connect() -> io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let systemd = UnixStream::connect(SOCKET)?;
-    let (to, from) = (systemd.try_clone()?, theirs.try_clone()?);
-    thread::spawn(move || relay(from, to, <[u8]>::to_vec));
-    let mut renaming = Renaming::new();
-    thread::spawn(move || relay(systemd, theirs, move |bytes| renaming.rename(bytes)));
-    Ok(ours)
-}
-
-/// Forwards data from one stream to the other until either ends.
-fn relay(mut from: UnixStream, mut to: UnixStream, mut change: impl FnMut(&[u8]) -> Vec<u8>) {
-    let mut buffer = [0; 1 << 13];
-    while let Ok(length @ 1..) = from.read(&mut buffer)
-        && let Some(bytes) = buffer.get(..length)
-        && to.write_all(&change(bytes)).is_ok()
-    {}
-    // The other direction ends with this one.
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// Replaces the name of the sender in a stream of chunks.
-struct Renaming {
-    sender: Vec<u8>,
-    /// The number of bytes of the pattern that matched last.
-    seen: usize,
-}
-
-impl Renaming {
-    fn new() -> Renaming {
-        Renaming { sender: SENDER.concat(), seen: 0 }
-    }
-
-    /// Returns the bytes with the first letter of the name replaced.
-    fn rename(&mut self, bytes: &[u8]) -> Vec<u8> {
-        bytes.iter().map(|&byte| if self.ends_with(byte) { UNIQUE } else { byte }).collect()
-    }
-
-    /// Processes a byte, and returns true if it completes the pattern.
-    fn ends_with(&mut self, byte: u8) -> bool {
-        let continues = self.sender.get(self.seen) == Some(&byte);
-        self.seen = if continues { self.seen + 1 } else { usize::from(self.sender.first() == Some(&byte)) };
-        self.seen == self.sender.len()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::bus::tests::{read, recorded};
     use super::*;
-
-    fn message(
-        path: &str,
-        interface: &str,
-        member: &str,
-        body: &(impl serde::Serialize + zbus::zvariant::DynamicType),
-    ) -> Message {
-        Message::signal(path, interface, member).unwrap().build(body).unwrap()
-    }
+    use bstr::ByteSlice;
 
     #[test]
     fn names_of_units_are_read_from_paths() {
@@ -219,37 +166,29 @@ mod tests {
 
     #[test]
     fn signals_are_understood() {
-        let path = "/org/freedesktop/systemd1/unit/nginx_2eservice";
-        let properties = "org.freedesktop.DBus.Properties";
-        let changed = |interface: &str| {
-            let values = HashMap::from([("ActiveState", Value::from("failed")), ("SubState", Value::from("x"))]);
-            message(path, properties, "PropertiesChanged", &(interface, values, vec!["Job"]))
-        };
-        let failed = Signal::State { unit: "nginx.service".to_owned(), state: "failed".to_owned() };
-        assert_eq!(signal(&changed(UNIT)), Some(failed));
-        assert_eq!(signal(&changed("org.freedesktop.systemd1.Service")), None);
-        assert_eq!(signal(&message(path, properties, "PropertiesChanged", &("odd",))), None);
-        let of_manager = |member, body: &bool| signal(&message(OBJECT, MANAGER, member, body));
-        assert_eq!(of_manager("Reloading", &true), None);
-        assert!(matches!(of_manager("Reloading", &false), Some(Signal::Any(_))));
-        assert!(matches!(signal(&message(OBJECT, MANAGER, "UnitFilesChanged", &())), Some(Signal::Any(_))));
-        assert_eq!(signal(&message(OBJECT, MANAGER, "JobNew", &(1u32,))), None);
-    }
-}
+        let failed = || Some(Signal::State { unit: "nginx.service".to_owned(), state: "failed".to_owned() });
+        for [changed, reloading, others @ ..] in recorded() {
+            let other = |change: &dyn Fn(&mut Message)| {
+                let mut message = read(&changed);
+                change(&mut message);
+                signal(&message)
+            };
+            assert_eq!(signal(&read(&changed)), failed());
+            assert_eq!(other(&|message| message.path = "/".to_owned()), None);
+            assert_eq!(other(&|message| message.signature = "sas".to_owned()), None);
+            let of_service = changed.replace("systemd1.Unit", "systemd1.Timr");
+            assert_eq!(signal(&read(&of_service)), None);
 
-#[cfg(test)]
-mod private_tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_the_sender_becomes_a_unique_one() {
-        let message = |name: &[u8]| [b"l\x07\x07\x01", SENDER[0], SENDER[1], name, b"\0\x07\x01s\0 and so on"].concat();
-        let said = [message(b"org.freedesktop.systemd1"), message(b"org.freedesktop.systemd1")].concat();
-        let expected = [message(b":rg.freedesktop.systemd1"), message(b":rg.freedesktop.systemd1")].concat();
-        for size in [1, 3, 7, 1000] {
-            let mut renaming = Renaming::new();
-            let heard: Vec<u8> = said.chunks(size).flat_map(|piece| renaming.rename(piece)).collect();
-            assert_eq!(bstr::BString::from(heard), bstr::BString::from(expected.clone()), "in pieces of {size}");
+            assert_eq!(signal(&read(&reloading)), Some(Signal::Any("systemd has read its units anew")));
+            // The value is the whole body.
+            let begins = [&reloading[..reloading.len() - 4], &[1; 4]].concat();
+            assert_eq!(signal(&read(&begins)), None);
+            let of_manager = |member: &str| {
+                other(&|message| (message.interface, message.member) = (MANAGER.to_owned(), member.to_owned()))
+            };
+            assert_eq!(of_manager("UnitFilesChanged"), Some(Signal::Any("a unit was enabled, disabled or masked")));
+            assert_eq!(of_manager("JobNew"), None);
+            assert!(others.iter().all(|bytes| signal(&read(bytes)).is_none()));
         }
     }
 }
