@@ -14,7 +14,7 @@ INSTALLED = --workspace --exclude holo-build --exclude holo-fleet
 # Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed growth paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check oldest-rust advisories mutants fuzz tour bench bench-quick book install uninstall deb rpm arch dist
+.PHONY: all build test quick check oldest-rust advisories mutants fuzz tour programs bench bench-quick book install uninstall deb rpm arch dist
 
 all: build
 
@@ -81,15 +81,24 @@ tour:
 	cargo build --release
 	examples/tour
 
+# The dispatcher and the plugins as in packages, for measurements.
+PROGRAMS = target/dist/programs
+
+programs:
+	cargo build --profile dist -p holo-bundle
+	mkdir -p $(PROGRAMS)
+	for name in holo $$(sed -n 's/^holo .*plugin:\([a-z-]*\) .*/holo-\1/p' packaging/contents); do ln -sf ../holo-bundle $(PROGRAMS)/$$name; done
+
 # Measures everything, or in less than ten minutes only smaller sizes, once. benches/README.md describes both.
+bench bench-quick: export HOLO_TEST_BIN_DIR = $(CURDIR)/$(PROGRAMS)
 BENCH = cargo bench --bench speed -- --write benches/RESULTS.md
 
-bench: build
+bench: programs
 	benches/peers
 	$(BENCH) --summary README.md
-	HOLO_TEST_GROWTH='$(CURDIR)/benches/RESULTS.md' HOLO_TEST_BIN_DIR='$(CURDIR)/target/release' cargo test -p holo --test it -- '[growth]'
+	HOLO_TEST_GROWTH='$(CURDIR)/benches/RESULTS.md' cargo test -p holo --test it -- '[growth]'
 
-bench-quick: build
+bench-quick: programs
 	benches/peers
 	$(BENCH) --at-most 1000 --rounds 1
 

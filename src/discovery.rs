@@ -171,7 +171,7 @@ impl<'a> Discovery<'a> {
         let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
         let versions = prepared.iter().map(|plugin| (plugin.id.as_str(), plugin.handshake.api_version));
         let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, versions)?);
-        let remembers = self.inputs.is_some() && self.purpose == Purpose::Apply;
+        let remembers = self.inputs.is_some() && remembered::is_usable(self.settings) && self.purpose == Purpose::Apply;
         let options = RunOptions { remembers, ..self.options(at_once >= asked_for) };
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
         let mut plugins: Table<PluginIndex, Plugin> = plugins.collect();
