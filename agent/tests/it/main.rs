@@ -14,12 +14,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        // These take longest.
+        ("soak", soak::trials()),
         ("at_work", at_work::trials()),
         ("contract", contract::trials()),
         ("faults", faults::trials()),
         ("health", health::trials()),
         ("requests", requests::trials()),
-        ("soak", soak::trials()),
         ("systemd", systemd::trials()),
     ])
 }

@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials_of(
         PYTHON,
         &[
+            ("a module has a minute to find a promise valid, whatever its timeout", silent_validation),
             ("a module that cannot be started fails its promises alone", unstartable),
             ("an interpreter that is not there is named, with what to write", interpreters),
             ("a module that others may change is not run", untrusted),
@@ -28,7 +29,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("a flood on standard error blocks nobody", flood),
             ("time is limited, also for who ignores SIGTERM", silence),
             ("a module that says nothing at all is not waited for for ever", silent_header),
-            ("a module has a minute to find a promise valid, whatever its timeout", silent_validation),
             ("a module that does not end when told to is killed", stays),
         ],
     )

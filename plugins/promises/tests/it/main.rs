@@ -13,10 +13,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        // These take longest.
+        ("faults", faults::trials()),
         ("acceptance", acceptance::trials()),
         ("agent", agent::trials()),
         ("dialogues", dialogues::trials()),
-        ("faults", faults::trials()),
         ("processes", processes::trials()),
         ("results", results::trials()),
     ])
