@@ -3,7 +3,7 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-BUILD = target/release
+BUILD ?= target/release
 DIRECTORIES = $(foreach name,UNITS ZSH_COMPLETIONS,$(if $($(name)),$(name)='$($(name))'))
 # The programs of packages.
 DIST = holo-agent holo-build holo-bundle holo-fleet holo-secret
