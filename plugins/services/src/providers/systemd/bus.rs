@@ -1,5 +1,5 @@
-//! Connections to D-Bus that call methods and receive signals, which is all that systemd is asked for over it. The
-//! format is that of the D-Bus Specification.
+//! Connections to D-Bus that can call methods and receive signals, for those of systemd. The format is that of the D-Bus
+//! Specification.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -53,7 +53,7 @@ impl Connection {
         Ok(Connection { stream, serial: 0 })
     }
 
-    /// Calls a method that takes a text or nothing, and waits for the answer. Signals that arrive before it are dropped.
+    /// Calls a method with a string or without arguments, and waits for the reply. Drops signals that arrive before it.
     pub(super) fn call(&mut self, callee: &Callee, member: &str, argument: Option<&str>) -> io::Result<()> {
         self.serial += 1;
         let mut body = Vec::new();
@@ -135,6 +135,8 @@ pub(super) struct Message {
     pub(super) member: String,
     /// The types of the values in the body.
     pub(super) signature: String,
+    /// Whether it is addressed to this process, and not to all that listen.
+    pub(super) is_addressed: bool,
     /// The name of an error.
     error: Option<String>,
     /// The number of the message that this answers.
@@ -175,6 +177,10 @@ impl Message {
                 INTERFACE => self.interface = values.text()?.to_owned(),
                 MEMBER => self.member = values.text()?.to_owned(),
                 ERROR => self.error = Some(values.text()?.to_owned()),
+                DESTINATION => {
+                    values.text()?;
+                    self.is_addressed = true;
+                }
                 REPLY_TO => self.reply_to = Some(values.number()?),
                 SIGNATURE => self.signature = values.signature()?.to_owned(),
                 _ => {
@@ -355,6 +361,7 @@ pub(super) mod tests {
             assert_eq!((text_of("ActiveState"), text_of("SubState")), (Some("failed"), Some("failed")));
             assert_eq!((text_of("A_list"), text_of("A_bool"), text_of("Active")), (None, None, None));
             assert_eq!((reloading.member.as_str(), reloading.values().number()), ("Reloading", Some(0)));
+            assert_eq!((changed.is_addressed, call.is_addressed), (false, true));
             assert_eq!((call.signature.as_str(), call.values().text()), ("s", Some("type='signal'")));
             assert_eq!(error.error.as_deref(), Some("org.freedesktop.DBus.Error.AccessDenied"));
             assert!(error.reply_to.is_some());

@@ -112,8 +112,12 @@ enum Signal {
     Any(&'static str),
 }
 
-/// Returns the signal in a message, if it is a wanted one.
+/// Returns the signal in a message, if it is a wanted one. systemd sends signals to all; any user can send one to this
+/// process.
 fn signal(message: &Message) -> Option<Signal> {
+    if message.is_addressed {
+        return None;
+    }
     let mut values = message.values();
     match (message.interface.as_str(), message.member.as_str(), message.signature.as_str()) {
         ("org.freedesktop.DBus.Properties", "PropertiesChanged", "sa{sv}as") => {
@@ -176,6 +180,7 @@ mod tests {
             assert_eq!(signal(&read(&changed)), failed());
             assert_eq!(other(&|message| message.path = "/".to_owned()), None);
             assert_eq!(other(&|message| message.signature = "sas".to_owned()), None);
+            assert_eq!(other(&|message| message.is_addressed = true), None);
             let of_service = changed.replace("systemd1.Unit", "systemd1.Timr");
             assert_eq!(signal(&read(&of_service)), None);
 
