@@ -1,6 +1,7 @@
 //! Connections to D-Bus that can call methods and receive signals, for those of systemd. The format is that of the D-Bus
 //! Specification.
 
+use holo_change::hex;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -40,8 +41,7 @@ impl Connection {
     pub(super) fn open(socket: &Path) -> io::Result<Connection> {
         let mut stream = BufReader::new(UnixStream::connect(socket)?);
         // The user ID is sent as the hexadecimal form of its decimal digits.
-        let user: String =
-            rustix::process::geteuid().as_raw().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
+        let user = hex(rustix::process::geteuid().as_raw().to_string().as_bytes());
         // Sent at once, as systemd's own client does it: systemd loses a message that it reads together with `BEGIN`, and
         // has read `BEGIN` by the time it answers.
         stream.get_mut().write_all(format!("\0AUTH EXTERNAL {user}\r\nBEGIN\r\n").as_bytes())?;
@@ -239,7 +239,7 @@ impl<'a> Values<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    /// Reads a map from names to values of any type, and returns the value of a name if it is a text.
+    /// Reads a map from names to values of any type, and returns the value of a name if it is a string.
     pub(super) fn text_of(&mut self, name: &str) -> Option<&'a str> {
         let length = usize::try_from(self.number()?).ok()?;
         self.align(8);
@@ -357,7 +357,7 @@ pub(super) mod tests {
                 assert_eq!(values.text(), Some("org.freedesktop.systemd1.Unit"));
                 values.text_of(name)
             };
-            // Everything before it is skipped, and only names of which the value is a text are found.
+            // Everything before it is skipped, and only names of which the value is a string are found.
             assert_eq!((text_of("ActiveState"), text_of("SubState")), (Some("failed"), Some("failed")));
             assert_eq!((text_of("A_list"), text_of("A_bool"), text_of("Active")), (None, None, None));
             assert_eq!((reloading.member.as_str(), reloading.values().number()), ("Reloading", Some(0)));
